@@ -1,6 +1,6 @@
-"""`toolfold bench load`: a thousand clients at once on one worker and on two, beside a bare Starlette service, in turns.
+"""`toolfold bench load`: a thousand clients at once on one worker, on two, and on a bare Starlette service, in turns.
 
-Every client checks that each answer is its own. Both services stand behind the same clients on the same machine, which
+Every client checks that each answer is its own. The services stand behind the same clients on the same machine, which
 share its cores with them: only the comparison counts.
 """
 

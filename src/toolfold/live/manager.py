@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from toolfold.sandbox.zygote import Zygote
     from toolfold.storage.base import Store
     from toolfold.wire.jsonrpc import Parts
-    from toolfold.wire.serving.peers import Peers, RemoteSink
+    from toolfold.wire.serving.peers import Peers, _RemoteSink
 
 __all__ = [
     "GUIDANCE",
@@ -270,7 +270,7 @@ class _Elsewhere:
     def answer_with(self, dispatch: Callable[[Caller, str, dict[str, Any]], Awaitable[Envelope]]) -> None:
         """What is asked here by other gateways is answered with this."""
 
-        async def answer(body: bytes, sink: "RemoteSink") -> None:
+        async def answer(body: bytes, sink: "_RemoteSink") -> None:
             asked = msgspec.msgpack.decode(body, type=_Asked)
             task = asyncio.ensure_future(dispatch(asked.caller, asked.name, asked.arguments))
             sink.on_cancelled = task.cancel
@@ -316,13 +316,13 @@ class _Elsewhere:
 
     async def dispatch(self, holder: int, caller: Caller, name: str, arguments: dict[str, Any]) -> Envelope:
         """Asks in the session of another gateway. Raises `LiveError` where that does not answer."""
-        from toolfold.wire.serving.peers import PeerGone  # who uses live Python alone loads nothing of the wire
+        from toolfold.wire.serving.peers import _PeerGone  # who uses live Python alone loads nothing of the wire
 
         reply = _Reply()
         body = msgspec.msgpack.encode(_Asked(caller, name, arguments))
         try:
             cancel = await self._peers.call(holder, "live", body, reply)
-        except PeerGone:
+        except _PeerGone:
             raise LiveError(
                 "this live session runs at another gateway, which did not take the request: nothing was run",
                 next_action=_ASK_AGAIN,

@@ -23,7 +23,7 @@ from toolfold.config import MIN_KEY_LENGTH, Settings, fill
 from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
-from toolfold.faces.cli.workers import Worker, as_worker, end_after_s, supervise
+from toolfold.faces.cli.workers import _as_worker, _supervise, _Worker
 from toolfold.faces.config_watch import ConfigWatch
 from toolfold.faces.identity import Identities
 from toolfold.gateway import Gateway
@@ -60,12 +60,12 @@ TRIM_BYTES = 64 << 20
 
 def serve(arguments: argparse.Namespace, output: Output) -> None:
     settings = load_settings(arguments, require_servers=arguments.profile != "live")
-    worker = as_worker() if arguments.workers > 1 else None
+    worker = _as_worker() if arguments.workers > 1 else None
     _set_up_logs(settings, arguments, f"worker {worker.number}: " if worker is not None else "")
     if arguments.workers > 1 and arguments.http is None:
         raise ConfigError("--workers is for --http", next_action="give an address: --http 127.0.0.1:8080")
     if arguments.workers > 1 and worker is None:
-        sys.exit(supervise(arguments.http, arguments.workers, settings, output))
+        sys.exit(_supervise(arguments.http, arguments.workers, settings, output))
     if arguments.http is not None:
         run_with_gateway(settings, lambda gateway: _serve_http(gateway, arguments, output, worker), fast=True)
         return
@@ -100,7 +100,7 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
 
 
 async def _serve_http(
-    gateway: Gateway, arguments: argparse.Namespace, output: Output, worker: Worker | None = None
+    gateway: Gateway, arguments: argparse.Namespace, output: Output, worker: _Worker | None = None
 ) -> None:
     from toolfold.faces.http_api import make_app
     from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
@@ -121,12 +121,11 @@ async def _serve_http(
             subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
             if worker is None:
                 output.note(f"serving on {address}")
+            else:
+                worker.watch(gateway.settings)
             settings = gateway.settings
             public = settings.sign_in.public_url or urljoin(settings.auth.resource or address, "/")
             gateway.upstreams.credentials.sign_ins.base = public.rstrip("/")
-            if worker is not None:
-                worker.watch(end_after_s(settings))
-                worker.ready()
             try:
                 site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets, identities.metadata)
                 await run_site(site, bound, stop)

@@ -36,20 +36,19 @@ _STABLE_S = 60.0
 _END_S = 15.0
 
 
-class Worker(Struct, frozen=True):
+class _Worker(Struct, frozen=True):
     """What this process is, where a supervisor started it."""
 
     number: int
     bound: socket.socket
     _channel: socket.socket
 
-    def ready(self) -> None:
-        """Tells the supervisor that requests are answered from now on."""
-        with suppress(OSError):  # it is gone, which the watch sees
+    def watch(self, settings: Settings) -> None:
+        """Tells the supervisor that requests are answered from now on. Ends this process when the supervisor is gone,
+        as a signal to stop would; by force where that fails."""
+        with suppress(OSError):  # it is gone already
             self._channel.send(b"+")
-
-    def watch(self, end_s: float) -> None:
-        """Ends this process when the supervisor is gone, as a signal to stop would; by force where that fails."""
+        end_s = _end_after_s(settings)
         threading.Thread(target=self._watch, args=(end_s,), daemon=True, name="toolfold-supervisor").start()
 
     def _watch(self, end_s: float) -> None:
@@ -61,7 +60,7 @@ class Worker(Struct, frozen=True):
         os._exit(1)
 
 
-def as_worker() -> Worker | None:
+def _as_worker() -> _Worker | None:
     """What a supervisor gave this process; nothing where it has none."""
     given = os.environ.pop(_VARIABLE, "")
     if not given:
@@ -71,10 +70,10 @@ def as_worker() -> Worker | None:
     for one in (bound, channel):
         os.set_inheritable(one.fileno(), False)  # no server that a worker starts shall hold them
     bound.setblocking(False)
-    return Worker(number, bound, channel)
+    return _Worker(number, bound, channel)
 
 
-def supervise(address: str, count: int, settings: Settings, output: Output) -> int:
+def _supervise(address: str, count: int, settings: Settings, output: Output) -> int:
     """Runs workers until a signal; gives the exit status. Raises `ConfigError` for what cannot be."""
     from toolfold.faces.mcp_server.http import listening_socket, parse_address
 
@@ -89,7 +88,7 @@ def supervise(address: str, count: int, settings: Settings, output: Output) -> i
         return asyncio.run(_Supervisor(bound, count, settings).run(lambda: output.note(f"serving on {url}")))
 
 
-def end_after_s(settings: Settings) -> float:
+def _end_after_s(settings: Settings) -> float:
     """How long a worker may take to end after a signal."""
     return float(getattr(settings.limits, "drain_s", 30.0)) + _END_S
 
@@ -100,7 +99,7 @@ class _Supervisor:
     def __init__(self, bound: socket.socket, count: int, settings: Settings) -> None:
         self._bound = bound
         self._count = count
-        self._end_s = end_after_s(settings)
+        self._end_s = _end_after_s(settings)
         # What one worker stores, another may be asked for.
         shares = getattr(settings.outputs, "shared", "") == "auto"
         self._environ = {**os.environ, **({"TOOLFOLD_OUTPUTS__SHARED": "store"} if shares else {})}

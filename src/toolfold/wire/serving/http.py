@@ -16,10 +16,10 @@ from toolfold.wire.headers import NAME_PARAMETERS, decode_header
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_string
 from toolfold.wire.serving.exchange import ParsedParams, RpcError, parse_params
 from toolfold.wire.serving.http_guard import HttpError, HttpGuard
-from toolfold.wire.serving.http_session import HttpSession, SessionTable
+from toolfold.wire.serving.http_session import _HttpSession, _SessionTable
 from toolfold.wire.serving.http_stream import ClientGone, Receive, Responder, ResponseStream, Scope, Send
 from toolfold.wire.serving.server import MODERN_METHODS, Server
-from toolfold.wire.serving.session import parse_batch
+from toolfold.wire.serving.session import _parse_batch
 from toolfold.wire.types import LEGACY_VERSIONS
 
 __all__ = ["McpHttpApp"]
@@ -116,7 +116,7 @@ class McpHttpApp:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _post(self, body: bytes, headers: Mapping[str, str], caller: Caller, responder: Responder) -> None:
-        batch = parse_batch(body)
+        batch = _parse_batch(body)
         if batch is not None:
             await self._batch(batch, headers, caller, responder)
             return
@@ -227,7 +227,7 @@ class _LegacyHandler:
 
     def __init__(self, server: Server, subset: str) -> None:
         self._server = server
-        self.sessions = SessionTable(server, subset)
+        self.sessions = _SessionTable(server, subset)
 
     async def initialize(self, message: Envelope, caller: Caller, responder: Responder) -> None:
         try:
@@ -237,7 +237,9 @@ class _LegacyHandler:
             return
         await responder.plain(200, answer, ((_SESSION_HEADER, session.name.encode()),))
 
-    async def post(self, messages: list[Envelope], session: HttpSession, responder: Responder, *, events: bool) -> None:
+    async def post(
+        self, messages: list[Envelope], session: _HttpSession, responder: Responder, *, events: bool
+    ) -> None:
         """Messages of a session: one, or in the one version that allows it several."""
         legacy = session.legacy
         requests = [message for message in messages if not await self._take_answer(message, session)]
@@ -261,7 +263,7 @@ class _LegacyHandler:
         finally:
             session.used = time.monotonic()
 
-    async def _take_answer(self, message: Envelope, session: HttpSession) -> bool:
+    async def _take_answer(self, message: Envelope, session: _HttpSession) -> bool:
         """Whether a message asks for no answer: it is one itself, or a notification."""
         if message.method is not UNSET and message.id is not UNSET:
             return False
@@ -273,7 +275,7 @@ class _LegacyHandler:
                 await self._server.notified(message, legacy)
         return True
 
-    async def listen(self, session: HttpSession, last: str | None, responder: Responder) -> None:
+    async def listen(self, session: _HttpSession, last: str | None, responder: Responder) -> None:
         """The stream for what belongs to no request, or one that was cut off, perhaps at another gateway."""
         stream = await self.sessions.resume(session, last) if last else session.general
         if stream is session.general:

@@ -28,11 +28,11 @@ from toolfold.wire.jsonrpc import ABSENT, Envelope, parse_number
 from toolfold.wire.serving.exchange import RpcError
 from toolfold.wire.serving.http_guard import HttpError
 from toolfold.wire.serving.http_stream import ResponseStream
-from toolfold.wire.serving.peers import PeerGone, RemoteSink
+from toolfold.wire.serving.peers import _PeerGone, _RemoteSink
 from toolfold.wire.serving.server import Server
-from toolfold.wire.serving.session import Session, asking_gateway
+from toolfold.wire.serving.session import Session, _asking_gateway
 
-__all__ = ["HttpSession", "SessionTable"]
+__all__ = ["_HttpSession", "_SessionTable"]
 
 log = logging.getLogger("toolfold.wire.serving")
 
@@ -87,7 +87,7 @@ class _Notice(Struct, array_like=True):
     data: bytes = b""
 
 
-class HttpSession:
+class _HttpSession:
     """A session and its streams at this gateway. `general` is the one that belongs to no request."""
 
     def __init__(self, identifier: str, caller: Caller, max_events: int, gateway: int) -> None:
@@ -165,16 +165,16 @@ class HttpSession:
         return self.listening or self._session is None or len(self._session.running) > 0
 
 
-class SessionTable:
+class _SessionTable:
     """All sessions of one server, or of a subset of its tools, that are used at this gateway."""
 
     def __init__(self, server: Server, subset: str = "") -> None:
         self._server = server
         self._subset = subset
         self._peers = server.peers
-        self._by_name: dict[str, HttpSession] = {}
-        self._by_identifier: dict[str, HttpSession] = {}
-        self._taking_over: dict[tuple[str, str], asyncio.Task[HttpSession]] = {}
+        self._by_name: dict[str, _HttpSession] = {}
+        self._by_identifier: dict[str, _HttpSession] = {}
+        self._taking_over: dict[tuple[str, str], asyncio.Task[_HttpSession]] = {}
         # Those that made room for others, with their callers: they are told.
         self._yielded: BoundedDict[str, str] = BoundedDict(_MAX_YIELDED)
         self._sweeping: asyncio.Task[None] | None = None
@@ -187,9 +187,9 @@ class SessionTable:
 
     # --- opening and finding
 
-    async def open(self, message: Envelope, caller: Caller) -> tuple[HttpSession, bytes]:
+    async def open(self, message: Envelope, caller: Caller) -> tuple[_HttpSession, bytes]:
         await self._make_room(caller.name)
-        opened = HttpSession(secrets.token_urlsafe(12), caller, self._server.options.replay_events, self._peers.number)
+        opened = _HttpSession(secrets.token_urlsafe(12), caller, self._server.options.replay_events, self._peers.number)
         hello = bytes(message.params)
         if len(hello) > _MAX_HELLO_BYTES:
             problem = f"what `initialize` says may have at most {_MAX_HELLO_BYTES} bytes"
@@ -205,7 +205,7 @@ class SessionTable:
         self._add(opened)
         return opened, answer
 
-    async def _publish(self, session: HttpSession, caller: Caller, hello: bytes) -> str:
+    async def _publish(self, session: _HttpSession, caller: Caller, hello: bytes) -> str:
         """The id of a new session, which any gateway opens."""
         short = len(hello) <= _SEALED_HELLO_BYTES
         record = _Record((self._peers.number,), hello=b"" if short else hello)
@@ -219,14 +219,14 @@ class SessionTable:
                 log.warning("a new session is known to this gateway alone: %s", error.message)
         return self._peers.seals.seal_text("session", msgspec.msgpack.encode(sealed))
 
-    def _add(self, session: HttpSession) -> None:
+    def _add(self, session: _HttpSession) -> None:
         self._by_name[session.name] = self._by_identifier[session.identifier] = session
         session.tell = _Teller(partial(self._tell, session)).tell
         session.legacy.on_changed = partial(self._share, session)
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
 
-    async def get(self, name: str, caller: Caller) -> HttpSession:
+    async def get(self, name: str, caller: Caller) -> _HttpSession:
         """The caller's own session of that name, be it from another gateway."""
         # Another caller's session gets the same answer as none: an id must not be worth guessing.
         session = self._by_name.get(name)
@@ -242,7 +242,7 @@ class SessionTable:
         session.renew(caller)
         return session
 
-    async def _take_over(self, name: str, caller: Caller) -> HttpSession:
+    async def _take_over(self, name: str, caller: Caller) -> _HttpSession:
         if self._peers.store is None or len(name) > MAX_ID_CHARS or not name.isascii():
             raise _no_such_session()
         # A client's first requests here may come together.
@@ -256,7 +256,7 @@ class SessionTable:
         except ToolfoldError as error:
             raise HttpError(503, f"this session cannot go on here now, try again: {error.message}") from error
 
-    async def _reopen(self, name: str, caller: Caller, store: Store) -> HttpSession:
+    async def _reopen(self, name: str, caller: Caller, store: Store) -> _HttpSession:
         """Goes on with a session that another gateway opened."""
         record: _Record | None = _Record()
         try:
@@ -270,7 +270,7 @@ class SessionTable:
         if record is None or not hello:
             raise _no_such_session()
         await self._make_room(caller.name)
-        session = HttpSession(sealed.session, caller, self._server.options.replay_events, self._peers.number)
+        session = _HttpSession(sealed.session, caller, self._server.options.replay_events, self._peers.number)
         self._by_identifier[session.identifier] = session
         try:
             own = msgspec.structs.replace(caller, session=caller.session or session.identifier)
@@ -318,12 +318,12 @@ class SessionTable:
                 return record
         return None
 
-    async def _write(self, store: Store, session: HttpSession) -> None:
+    async def _write(self, store: Store, session: _HttpSession) -> None:
         await store.put(_RECORDS, session.identifier, session.unwritten)
         session.unwritten = b""
         await self._note_use(store, session)
 
-    async def _note_use(self, store: Store, session: HttpSession) -> None:
+    async def _note_use(self, store: Store, session: _HttpSession) -> None:
         session.noted = time.monotonic()
         await store.take_lease(_lease(session.identifier), _USED, for_s=self._kept_s)
 
@@ -332,14 +332,14 @@ class SessionTable:
         """How long a session lasts that no gateway notes to be used: they do so at intervals."""
         return self._server.options.session_idle_s * 1.25 + 2 * _SWEEP_S
 
-    async def _follow_record(self, session: HttpSession, record: _Record) -> None:
+    async def _follow_record(self, session: _HttpSession, record: _Record) -> None:
         """Takes over what was set at another gateway."""
         legacy = session.legacy
         if record.level is not None:
             legacy.set_level(record.level)
         await self._server.set_subscriptions(legacy, frozenset(record.resources))
 
-    async def _share(self, session: HttpSession) -> None:
+    async def _share(self, session: _HttpSession) -> None:
         """Its log level or its subscriptions changed here: the others are told."""
         store, legacy = self._peers.store, session.legacy
         if store is None:
@@ -355,23 +355,23 @@ class SessionTable:
 
     # --- what other gateways are told, and tell
 
-    def _tell_others(self, session: HttpSession, what: str, data: bytes = b"") -> None:
+    def _tell_others(self, session: _HttpSession, what: str, data: bytes = b"") -> None:
         body = msgspec.msgpack.encode(_Notice(session.identifier, what, data))
         for gateway in session.others:
             self._peers.post(gateway, f"session:{self._subset}", body)
 
-    def _tell(self, session: HttpSession, message: bytes) -> None:
+    def _tell(self, session: _HttpSession, message: bytes) -> None:
         """Brings a notification to the gateway where the client listens."""
         body = msgspec.msgpack.encode(_Notice(session.identifier, "notify", message))
         self._peers.post(session.listens_at, f"session:{self._subset}", body)
 
-    def pass_on(self, session: HttpSession, message: Envelope) -> bool:
+    def pass_on(self, session: _HttpSession, message: Envelope) -> bool:
         """Whether a message of the client is for another gateway alone, which gets it. One that a request is
         cancelled with goes to all: which of them answers the request is not known."""
         if message.method == "notifications/cancelled":
             self._tell_others(session, "cancelled", bytes(message.params))
             return False
-        gateway = asking_gateway(message)
+        gateway = _asking_gateway(message)
         if gateway not in session.others:
             return False
         kind = "result" if message.error is ABSENT else "error"
@@ -380,17 +380,19 @@ class SessionTable:
         self._peers.post(gateway, f"session:{self._subset}", body)
         return True
 
-    def listen(self, session: HttpSession) -> None:
+    def listen(self, session: _HttpSession) -> None:
         """The client listens here from now on: what others have for it comes here."""
         session.listening, session.listens_at = True, 0
         self._tell_others(session, "listening")
 
-    async def _on_notice(self, body: bytes, sink: RemoteSink) -> None:
+    async def _on_notice(self, body: bytes, sink: _RemoteSink) -> None:
         notice = msgspec.msgpack.decode(body, type=_Notice)
         session = self._by_identifier.get(notice.session)
-        if session is None or not session.name:
-            return
-        session.others.add(sink.gateway)
+        if session is not None and session.name:
+            session.others.add(sink.gateway)
+            await self._follow(session, notice, sink.gateway)
+
+    async def _follow(self, session: _HttpSession, notice: _Notice, gateway: int) -> None:
         match notice.what:
             case "answer":
                 session.legacy.on_answer(jsonrpc.parse_envelope(notice.data))
@@ -399,19 +401,18 @@ class SessionTable:
             case "ended":
                 await self.end(session, everywhere=False)
             case "listening":
-                session.listens_at = sink.gateway
+                session.listens_at = gateway
             case "joined" if session.listening:
                 self._tell_others(session, "listening")
             case "notify":
                 session.general.push(notice.data)
             case "changed" if self._peers.store is not None:
-                found = await self._peers.store.get(_RECORDS, session.identifier)
-                if found is not None:
-                    await self._follow_record(session, msgspec.json.decode(found, type=_Record))
+                record = await self._change_record(self._peers.store, session.identifier, self._with_this_gateway)
+                await self._follow_record(session, record or _Record())
 
     # --- taking up a stream again
 
-    async def resume(self, session: HttpSession, last: str) -> ResponseStream:
+    async def resume(self, session: _HttpSession, last: str) -> ResponseStream:
         """The stream that an event belongs to, also where another gateway has it."""
         stream = session.resume(last)
         if stream is not None:
@@ -426,13 +427,13 @@ class SessionTable:
             body = msgspec.msgpack.encode(_Notice(session.identifier, last))
             try:
                 await self._peers.call(gateway, f"follow:{self._subset}", body, stream, stream.put)
-            except PeerGone:
+            except _PeerGone:
                 problem = "the gateway that held this stream has ended: check whether its request had an effect"
                 raise HttpError(404, f"{problem}, and make it anew in this session") from None
             return stream
         raise HttpError(404, "that stream cannot be taken up any more: make its request anew in this session")
 
-    async def _on_follow(self, body: bytes, sink: RemoteSink) -> None:
+    async def _on_follow(self, body: bytes, sink: _RemoteSink) -> None:
         """A client takes up a stream of this gateway at another."""
         notice = msgspec.msgpack.decode(body, type=_Notice)
         session = self._by_identifier.get(notice.session)
@@ -447,7 +448,7 @@ class SessionTable:
 
     # --- ending
 
-    async def end(self, session: HttpSession, *, everywhere: bool = True) -> None:
+    async def end(self, session: _HttpSession, *, everywhere: bool = True) -> None:
         """Ends a session. `everywhere`: at all gateways that have it; else it was ended at another."""
         if not self._remove(session):
             return
@@ -460,12 +461,12 @@ class SessionTable:
                     log.warning("other gateways may not know that a session was ended: %s", error.message)
         await self._server.close_session(session.legacy)
 
-    async def _let_go(self, session: HttpSession) -> None:
+    async def _let_go(self, session: _HttpSession) -> None:
         """Closes a session that others still use, or may."""
         if self._remove(session):
             await self._server.close_session(session.legacy, left=False)
 
-    def _remove(self, session: HttpSession) -> bool:
+    def _remove(self, session: _HttpSession) -> bool:
         self._by_identifier.pop(session.identifier, None)
         session.general.end()
         return self._by_name.pop(session.name, None) is not None
@@ -481,7 +482,7 @@ class SessionTable:
                 except StoreError as error:  # it stays as it is until the store is back
                     log.debug("a session cannot be looked after: %s", error.message)
 
-    async def _look_after(self, session: HttpSession, idle_s: float) -> None:
+    async def _look_after(self, session: _HttpSession, idle_s: float) -> None:
         store, now = self._peers.store, time.monotonic()
         if not session.busy and session.used < now - idle_s:
             if store is None or await self._used_here_alone(store, session):
@@ -489,14 +490,18 @@ class SessionTable:
             elif session.used < now - 2 * idle_s:
                 await self._let_go(session)
         elif store is not None and session.noted < now - idle_s / 4:
-            if session.unwritten:
-                await self._write(store, session)
-            elif await store.get(_RECORDS, session.identifier) is None:
-                await self.end(session, everywhere=False)
-            elif session.busy or session.used > session.noted:
-                await self._note_use(store, session)
+            await self._note(store, session)
 
-    async def _used_here_alone(self, store: Store, session: HttpSession) -> bool:
+    async def _note(self, store: Store, session: _HttpSession) -> None:
+        """Notes the use of a session, unless it was ended elsewhere unheard."""
+        if session.unwritten:
+            await self._write(store, session)
+        elif await store.get(_RECORDS, session.identifier) is None:
+            await self.end(session, everywhere=False)
+        elif session.busy or session.used > session.noted:
+            await self._note_use(store, session)
+
+    async def _used_here_alone(self, store: Store, session: _HttpSession) -> bool:
         """Whether no other gateway has a session, or none of those that do used it for long."""
         found = await store.get(_RECORDS, session.identifier)
         others = msgspec.json.decode(found, type=_Record).gateways if found is not None else ()

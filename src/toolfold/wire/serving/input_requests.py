@@ -111,7 +111,7 @@ class ModernInputRequester:
             return
         for question in (*held.sent.values(), *held.unsent.values()):
             if not question.answer.done():
-                question.answer.set_exception(client_gone())
+                question.answer.set_exception(_client_gone())
         held.name = ""
         self._forget_if_done(held)
 
@@ -218,5 +218,5 @@ def _parse_responses(responses: Raw) -> dict[str, Raw]:
     return answers
 
 
-def client_gone() -> InputUnavailable:
+def _client_gone() -> InputUnavailable:
     return InputUnavailable("the client did not answer in time", next_action=_CHECK_EFFECT)

@@ -27,7 +27,7 @@ from toolfold.wire.serving.seal import Seals
 
 log = logging.getLogger("toolfold.wire.serving")
 
-__all__ = ["PeerGone", "Peers", "RemoteSink"]
+__all__ = ["Peers", "_PeerGone", "_RemoteSink"]
 
 _GATEWAYS = "serving.gateways"
 # How often the store is asked for messages: while an answer is awaited, and else.
@@ -42,10 +42,10 @@ _MAX_WAITING = 2048
 # What is brought from one gateway to another at once: the store keeps it for a moment.
 _MAX_BYTES = 8 << 20
 
-Handler = Callable[[bytes, "RemoteSink"], Awaitable[None]]
+Handler = Callable[[bytes, "_RemoteSink"], Awaitable[None]]
 
 
-class PeerGone(Exception):
+class _PeerGone(Exception):
     """The gateway that holds something is gone, or did not take the message: nothing was begun there."""
 
 
@@ -67,7 +67,7 @@ class _Call(Struct, eq=False):
     put: Callable[[int, bytes], None] | None
 
 
-class RemoteSink:
+class _RemoteSink:
     """Where the answer to a request goes that another gateway passed on."""
 
     def __init__(self, peers: "Peers", gateway: int, ticket: str) -> None:
@@ -109,7 +109,7 @@ class Peers:
         self.chores: dict[str, Callable[[Store], Awaitable[None]]] = {}
         self._handlers: dict[str, Handler] = {}
         self._calls: dict[str, _Call] = {}
-        self._serving: dict[str, RemoteSink] = {}
+        self._serving: dict[str, _RemoteSink] = {}
         self._outbox: deque[tuple[int, _Entry]] = deque()
         self._sent = 0
         self._tasks = TaskSet(log)
@@ -166,10 +166,10 @@ class Peers:
         put: Callable[[int, bytes], None] | None = None,
     ) -> Callable[[], None]:
         """Passes a request on; what is answered goes to the sink, and to `put` what has a number. Returns how to
-        cancel it once it was taken. Raises `PeerGone` where it was not."""
+        cancel it once it was taken. Raises `_PeerGone` where it was not."""
         store, ticket = self.store, secrets.token_hex(8)
         if store is None or len(body) > _MAX_BYTES:
-            raise PeerGone
+            raise _PeerGone
         call = self._calls[ticket] = _Call(gateway, sink, asyncio.get_running_loop().create_future(), put)
         self._wake.set()
         taken = False
@@ -177,7 +177,7 @@ class Peers:
             entry = _Entry(kind, self.number, ticket, body)
             taken = await self.alive(gateway) and await self._hand_over(store, gateway, entry, call)
         except StoreError as error:
-            raise PeerGone from error
+            raise _PeerGone from error
         except asyncio.CancelledError:
             self.post(gateway, "cancel", b"", ticket)
             raise
@@ -185,7 +185,7 @@ class Peers:
             if not taken:
                 del self._calls[ticket]
         if not taken:
-            raise PeerGone
+            raise _PeerGone
 
         def cancel() -> None:
             if self._calls.pop(ticket, None) is not None:
@@ -297,7 +297,7 @@ class Peers:
         if entry.kind in {"taken", "push", "finish"}:
             self._take_answer(entry)
             return
-        sink = RemoteSink(self, entry.sender, entry.ticket)
+        sink = _RemoteSink(self, entry.sender, entry.ticket)
         if entry.ticket:
             self._serving[entry.ticket] = sink
             self.post(entry.sender, "taken", b"", entry.ticket)
@@ -318,12 +318,12 @@ class Peers:
             call.sink.finish(entry.body, RpcError(entry.code, "", refused=entry.refused) if entry.code else None)
 
 
-async def _nobody(body: bytes, sink: RemoteSink) -> None:
+async def _nobody(body: bytes, sink: _RemoteSink) -> None:
     fault = RpcError(jsonrpc.INTERNAL_ERROR, "the gateway that was asked does not know what is meant: is it older?")
     sink.finish(fault.response(None), fault)
 
 
-async def _handle(handler: Handler, body: bytes, sink: RemoteSink) -> None:
+async def _handle(handler: Handler, body: bytes, sink: _RemoteSink) -> None:
     try:
         await handler(body, sink)
     except Exception:

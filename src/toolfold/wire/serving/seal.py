@@ -18,6 +18,8 @@ from msgspec import Struct
 
 from toolfold.storage.base import Store
 
+__all__ = ["Seals"]
+
 _PLACE = ("serving", "seal-keys")
 _ROTATE_S = 7 * 86400.0
 _KEPT = 8

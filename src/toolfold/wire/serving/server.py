@@ -37,7 +37,7 @@ from toolfold.wire.serving.exchange import (
 )
 from toolfold.wire.serving.input_requests import ModernInputRequester, StateSeal, request_digest
 from toolfold.wire.serving.notifications import SendNotification, Subscriber
-from toolfold.wire.serving.peers import PeerGone, Peers, RemoteSink
+from toolfold.wire.serving.peers import Peers, _PeerGone, _RemoteSink
 from toolfold.wire.serving.session import Session
 from toolfold.wire.types import MODERN_VERSION, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
 
@@ -198,14 +198,14 @@ class Server:
         request = _PassedOn(caller, message.id, str(message.method), bytes(message.params))
         try:
             return await self.peers.call(found.gateway, "request", msgspec.msgpack.encode(request), sink)
-        except PeerGone:
+        except _PeerGone:
             raise RpcError(
                 jsonrpc.INVALID_PARAMS,
                 "the gateway that held this request has ended, or does not answer: check whether the request had an "
                 "effect, and make it anew without requestState and inputResponses",
             ) from None
 
-    async def _passed_on(self, body: bytes, sink: RemoteSink) -> None:
+    async def _passed_on(self, body: bytes, sink: _RemoteSink) -> None:
         """Answers a request that came in at another gateway, where its client's caller was checked."""
         request = msgspec.msgpack.decode(body, type=_PassedOn)
         message = Envelope(id=request.identifier, method=request.method, params=Raw(request.params))

@@ -15,7 +15,7 @@ from toolfold.types import EMPTY_OBJECT, Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_number
 from toolfold.wire.serving.exchange import Client, Exchange, RpcError
-from toolfold.wire.serving.input_requests import client_gone
+from toolfold.wire.serving.input_requests import _client_gone
 from toolfold.wire.serving.notifications import SendNotification, Subscriber
 from toolfold.wire.serving.peers import Peers
 from toolfold.wire.types import ELICITATION_COMPLETE, LEGACY_VERSIONS
@@ -53,12 +53,12 @@ def _parse_initialize(params: Raw) -> _InitializeParams:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"`initialize` cannot be read: {error}", refused=True) from error
 
 
-def asking_gateway(message: Envelope) -> int:
+def _asking_gateway(message: Envelope) -> int:
     """The gateway that asked what this message answers; 0 for one that answers nothing of another."""
     return (parse_number(message.id) or 0) >> _QUESTION_BITS if message.method is UNSET else 0
 
 
-def parse_batch(body: bytes) -> list[Envelope] | None:
+def _parse_batch(body: bytes) -> list[Envelope] | None:
     """The messages of a batch; nothing where it is none."""
     if body.lstrip()[:1] != b"[":
         return None
@@ -110,7 +110,7 @@ class _InputRequester:
     async def ask(self, exchange: Exchange, method: str, params: Raw) -> Raw:
         sink = exchange.sink
         if sink is None:
-            raise client_gone()
+            raise _client_gone()
         number = next(self._numbers)
         answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
@@ -140,7 +140,7 @@ class _InputRequester:
         """The client is gone."""
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(client_gone())
+                answer.set_exception(_client_gone())
 
 
 class Session:
