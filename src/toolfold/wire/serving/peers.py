@@ -74,7 +74,7 @@ class _RemoteSink:
         self._peers = peers
         self.gateway = gateway
         self._ticket = ticket
-        self.on_cancelled: Callable[[], None] | None = None
+        self.on_cancelled: Callable[[], object] | None = None
         """Called where the client there no longer waits."""
 
     def push(self, message: bytes, number: int = 0) -> None:
