@@ -37,6 +37,11 @@ GUARD = HttpGuard(identify=by_key)
 ANN, BOB = {"Authorization": "Bearer ann"}, {"Authorization": "Bearer bob"}
 
 
+def store_in(folder: Path) -> Store:
+    """The store that gateways share: the one place that knows its engine."""
+    return SqliteStore(folder / "toolfold.sqlite")
+
+
 class Gateway:
     """One gateway: its port, its application, and itself among the others."""
 
@@ -59,7 +64,7 @@ async def gateway_on(store: Store, options: ServeOptions = MANY, keys: tuple[str
 @contextlib.asynccontextmanager
 async def gateways(folder: Path, count: int = 3, options: ServeOptions = MANY) -> AsyncIterator[list[Gateway]]:
     async with contextlib.AsyncExitStack() as stack:
-        one = [gateway_on(SqliteStore(folder / "toolfold.sqlite"), options) for _ in range(count)]
+        one = [gateway_on(store_in(folder), options) for _ in range(count)]
         yield [await stack.enter_async_context(gateway) for gateway in one]
 
 
@@ -104,11 +109,10 @@ async def test_19_a_session_is_ended_everywhere_by_one_delete(tmp_path: Path) ->
 
 
 async def test_19_a_session_outlives_the_gateway_that_opened_it(tmp_path: Path) -> None:
-    path = tmp_path / "toolfold.sqlite"
-    async with gateway_on(SqliteStore(path)) as a:
+    async with gateway_on(store_in(tmp_path)) as a:
         name = await a.port.session("2025-06-18", **ANN)
     assert "left ann" not in a.app.log
-    async with gateway_on(SqliteStore(path)) as b:
+    async with gateway_on(store_in(tmp_path)) as b:
         assert (await b.post(legacy("echo"), Mcp_Session_Id=name, **ANN)).status_code == 200
         assert (await b.post([legacy("echo")], Mcp_Session_Id=name, **ANN)).status_code == 400  # of its version
 
@@ -276,7 +280,7 @@ async def test_19_a_request_that_one_gateway_holds_goes_on_from_any_other_and_on
 
 async def test_19_a_request_that_a_gone_gateway_held_is_answered_with_what_to_do(tmp_path: Path) -> None:
     async with gateways(tmp_path, 1) as (b,):
-        async with gateway_on(SqliteStore(tmp_path / "toolfold.sqlite")) as a:
+        async with gateway_on(store_in(tmp_path)) as a:
             first = (await a.post(question(), **ANN)).json()
         told = (await b.post(answered(first), **ANN)).json()["error"]["message"]
         assert "has ended" in told
@@ -300,7 +304,7 @@ async def test_19_a_gateway_that_does_not_answer_is_not_waited_for(
 
 async def test_19_nothing_of_a_gateway_that_is_gone_stays_in_the_store(tmp_path: Path) -> None:
     async with gateways(tmp_path, 1) as (a,):
-        async with gateway_on(SqliteStore(tmp_path / "toolfold.sqlite")) as b:
+        async with gateway_on(store_in(tmp_path)) as b:
             a.peers.post(b.peers.number, "nothing", b"x" * 100)
             await until(lambda: a.peers._sending is not None and a.peers._sending.done())
         assert a.peers.store is not None
@@ -368,8 +372,7 @@ def test_19_whatever_is_not_sealed_opens_as_nothing(data: bytes, text: str) -> N
 async def test_19_keys_are_shared_and_rotate_and_old_ones_still_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "toolfold.sqlite"
-    async with SqliteStore(path) as one, SqliteStore(path) as other:
+    async with store_in(tmp_path) as one, store_in(tmp_path) as other:
         seals = [Seals(one), Seals(other)]
         await asyncio.gather(*(each.open() for each in seals))
         early = seals[0].seal("x", b"early")
@@ -391,7 +394,7 @@ async def test_19_keys_are_shared_and_rotate_and_old_ones_still_open(
 
 
 async def test_19_strange_keys_cost_the_store_little(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "toolfold.sqlite") as store:
+    async with store_in(tmp_path) as store:
         seals = Seals(store)
         await seals.open()
         began = time.monotonic()
@@ -401,12 +404,11 @@ async def test_19_strange_keys_cost_the_store_little(tmp_path: Path) -> None:
 
 
 async def test_19_given_keys_leave_none_in_the_store(tmp_path: Path) -> None:
-    path = tmp_path / "toolfold.sqlite"
     old, new = "an-older-secret-of-somebody", "a-newer-secret-of-somebody"
     async with (
-        gateway_on(SqliteStore(path), keys=(old,)) as a,
-        gateway_on(SqliteStore(path), keys=(new, old)) as b,
-        gateway_on(SqliteStore(path), keys=(new,)) as c,
+        gateway_on(store_in(tmp_path), keys=(old,)) as a,
+        gateway_on(store_in(tmp_path), keys=(new, old)) as b,
+        gateway_on(store_in(tmp_path), keys=(new,)) as c,
     ):
         early, late = await a.port.session(**ANN), await b.port.session(**ANN)
         assert (await b.post(legacy("echo"), Mcp_Session_Id=early, **ANN)).status_code == 200
