@@ -1,6 +1,6 @@
-"""`toolfold bench load`: a thousand clients at once on one worker, beside a bare Starlette service, in turns.
+"""`toolfold bench load`: a thousand clients at once on one worker, on two, and on a bare Starlette service, in turns.
 
-Every client checks that each answer is its own. Both services stand behind the same clients on the same machine, which
+Every client checks that each answer is its own. The services stand behind the same clients on the same machine, which
 share its cores with them: only the comparison counts.
 """
 
@@ -40,12 +40,15 @@ def run(data: Path | None = None, *, clients: int = CLIENTS, seconds: float = SE
     with tempfile.TemporaryDirectory(prefix="toolfold-bench-") as scratch, ExitStack() as stack:
         folder = Path(scratch)
         gateway, gateway_port = _serve(folder, stack)
+        _, workers_port = _serve(folder, stack, workers=2)
         _, bare_port = _echo(folder, stack)
         ours: list[dict[str, Any]] = []
+        two: list[dict[str, Any]] = []
         bare: list[dict[str, Any]] = []
         before = _cpu(gateway.pid)
         for _ in range(TURNS):
             ours.append(_loaded(folder, gateway_port, clients, seconds / TURNS))
+            two.append(_loaded(folder, workers_port, clients, seconds / TURNS))
             bare.append(_loaded(folder, bare_port, clients, seconds / TURNS))
         answers = sum(one["answers"] for one in ours)
         metrics = {
@@ -53,6 +56,7 @@ def run(data: Path | None = None, *, clients: int = CLIENTS, seconds: float = SE
             "seconds_each": seconds,
             "turns": TURNS,
             "toolfold": _joined(ours),
+            "two_workers": _joined(two),
             "starlette_echo": _joined(bare),
             "gateway_cpu_ms_per_call": round((_cpu(gateway.pid) - before) * 1000 / max(answers, 1), 4),
             "gateway_peak_mb": round(memory_mb(gateway.pid, "VmHWM"), 1) if sys.platform == "linux" else None,
@@ -64,7 +68,7 @@ def run(data: Path | None = None, *, clients: int = CLIENTS, seconds: float = SE
     return {"name": "load", "metrics": metrics, "environment": environment("uvicorn", "starlette", "httptools")}
 
 
-def _serve(folder: Path, stack: ExitStack) -> tuple["subprocess.Popen[bytes]", int]:
+def _serve(folder: Path, stack: ExitStack, workers: int = 1) -> tuple["subprocess.Popen[bytes]", int]:
     script, config = folder / "echo_server.py", folder / "toolfold.toml"
     script.write_text(BARE_SERVER, encoding="utf-8")
     quoted = [msgspec.json.encode(value).decode() for value in (sys.executable, str(script))]
@@ -73,7 +77,8 @@ def _serve(folder: Path, stack: ExitStack) -> tuple["subprocess.Popen[bytes]", i
     toolfold = [sys.executable, "-m", "toolfold"]
     subprocess.run([*toolfold, "build", "--no-search", *shared], stdout=subprocess.DEVNULL, check=True, timeout=START_S)
     port = _free_port()
-    return _started([*toolfold, "serve", "--http", f"127.0.0.1:{port}", *shared], port, stack), port
+    options = ["--http", f"127.0.0.1:{port}", "--workers", str(workers), *shared]
+    return _started([*toolfold, "serve", *options], port, stack), port
 
 
 def _echo(folder: Path, stack: ExitStack) -> tuple["subprocess.Popen[bytes]", int]:

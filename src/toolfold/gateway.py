@@ -5,10 +5,9 @@ imported then, so that a command which only reads the catalogue opens no server 
 side. What a part does is written in its stage; here stands which parts there are, and how they meet.
 """
 
-import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from functools import cached_property, partial, update_wrapper
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from toolfold.upstream.base import Upstream
     from toolfold.upstream.function_tool import Function
     from toolfold.upstream.pool import Pool
+    from toolfold.wire.serving.peers import Peers
 
 __all__ = ["BlockingGateway", "Branch", "Gateway", "OnServer", "Tree"]
 
@@ -76,6 +76,9 @@ class Gateway:
     catalogue when it is first asked for. Of the others: with `create=False` one opens only a catalogue that is there,
     and raises `NotBuilt` otherwise. With `keep_outputs` what is stored for the local caller outlives the gateway.
     """
+
+    # The other gateways on the same store, where clients may reach any of them; set by the face that serves.
+    peers: "Peers | None" = None
 
     def __init__(
         self,
@@ -348,8 +351,7 @@ class Gateway:
                 await self.initial_build.wait()
                 return await operation(view)
 
-        tracing = self.tracing
-        with contextlib.nullcontext() if tracing is None else tracing.step(name, caller, **question):
+        with self.tracing.step(name, caller, **question) if self.tracing else nullcontext():
             return await self.audit_log.record(name, caller, work, **question)
 
     async def list(
@@ -562,9 +564,9 @@ class Gateway:
     async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
         """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""
         self._settle()
-        servers = await self.access.whole_servers(caller)
         gauges = {"tools_held": len(self.trust.latest.held), **self.audit_log.gauges()}
-        return self.metrics.render((await self.view(caller).catalogue.generations())[-1:], gauges, servers)
+        latest, servers = await self.view(caller).catalogue.generations(), await self.access.whole_servers(caller)
+        return self.metrics.render(latest[-1:], gauges, servers)
 
 
 class BlockingGateway(LoopThread):

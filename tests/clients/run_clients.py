@@ -1,7 +1,8 @@
 """Runs the clients that people really use against `toolfold serve`, and real servers behind it; a line for each.
 
-    python tests/clients/run_clients.py FOLDER
+    python tests/clients/run_clients.py FOLDER [--gateways 3]
 
+With `--gateways`, what is served over HTTP is served by so many processes behind a round-robin proxy.
 Each client and server gets an environment of its own under FOLDER, installed with pip or npm where it is missing. What
 cannot be installed is told and left out. Exits with 1 where a client fails, or where none could be installed.
 """
@@ -31,8 +32,9 @@ RUN_S = 240.0
 class Stage:
     """What all runs share: data, configurations, a built catalogue, the environments."""
 
-    def __init__(self, work: Path, environments: Environments, *, verbose: bool) -> None:
+    def __init__(self, work: Path, environments: Environments, *, verbose: bool, gateways: int = 1) -> None:
         self.work = work
+        self.before = [sys.executable, str(HERE.parent / "round_robin.py"), str(gateways)] if gateways > 1 else []
         self.environments = environments
         self.verbose = verbose
         self.data = make_demo_data(work / "data")
@@ -79,7 +81,7 @@ def run_client(stage: Stage, client: Client) -> tuple[bool, str]:
         return True, f"left out {client.name}: {problem}"
     python = stage.environments.program(client.environment, "python")
     version = stage.environments.version(client.environment, client.packages)
-    job = json.dumps({"serve": [*stage.demo, "serve"]})
+    job = json.dumps({"serve": [*stage.before, *stage.demo, "serve"]})
     return stage.run(f"{client.name} {version}", python, client.script, job, *client.arguments)
 
 
@@ -88,7 +90,7 @@ def run_inspector(stage: Stage) -> tuple[bool, str]:
     if problem:
         return True, f"left out inspector: {problem}"
     version = stage.environments.node_version("@modelcontextprotocol/inspector")
-    job = json.dumps({"serve": [*stage.demo, "serve"]})
+    job = json.dumps({"serve": [*stage.before, *stage.demo, "serve"]})
     return stage.run(f"inspector {version}", Path(sys.executable), "with_inspector.py", job)
 
 
@@ -98,7 +100,7 @@ def run_everything(stage: Stage) -> tuple[bool, str]:
     if problem:
         return True, f"left out everything: {problem}"
     everything = stage.toolfold("everything", {"everything": stage.environments.node_server("everything", ("stdio",))})
-    job = json.dumps({"serve": [*everything, "serve"]})
+    job = json.dumps({"serve": [*stage.before, *everything, "serve"]})
     python = stage.environments.program("mcp", "python")
     return stage.run("everything, passed through", python, "passthrough_everything.py", job)
 
@@ -126,7 +128,11 @@ def run_servers(stage: Stage) -> tuple[bool, str]:
         calls.append(json.loads(text.replace("{data}", places["data"]).replace("{work}", places["work"])))
     toolfold = stage.toolfold("servers", servers)
     job = json.dumps(
-        {"serve": [*toolfold, "serve", "--profile", "discovery"], "build": [*toolfold, "build"], "calls": calls}
+        {
+            "serve": [*stage.before, *toolfold, "serve", "--profile", "discovery"],
+            "build": [*toolfold, "build"],
+            "calls": calls,
+        }
     )
     left_out = f", without {', '.join(missing)}" if missing else ""
     name = f"{len(servers)} real servers ({', '.join(servers)}{left_out})"
@@ -145,13 +151,16 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", help="those whose name contains this")
     parser.add_argument("--verbose", action="store_true", help="print what each step took")
+    parser.add_argument("--gateways", type=int, default=1, help="how many answer over HTTP, in turns")
     parser.add_argument("--install", action="store_true", help="only install what the runs need")
     options = parser.parse_args()
     if options.install:
         install(Environments(options.folder.resolve()))
         return 0
     with tempfile.TemporaryDirectory(prefix="toolfold-clients-") as work:
-        stage = Stage(Path(work), Environments(options.folder.resolve()), verbose=options.verbose)
+        stage = Stage(
+            Path(work), Environments(options.folder.resolve()), verbose=options.verbose, gateways=options.gateways
+        )
         jobs: dict[str, Callable[[Stage], tuple[bool, str]]] = {
             "servers": run_servers,
             "inspector": run_inspector,

@@ -182,8 +182,24 @@ class McpFace:
 
 
 @contextmanager
-def mcp_client(folder: Path) -> Iterator[McpFace]:
-    """A client and its server process. The client lives in one task of one thread, as it must."""
+def gateways_of(folder: Path, count: int) -> Iterator[str]:
+    """The address of a proxy before so many gateways on one store, of which each request gets the next."""
+    command = [sys.executable, "-m", "toolfold", "serve", "--profile", "discovery"]
+    started = [sys.executable, str(HERE.parent / "round_robin.py"), str(count), *command, "--http", "127.0.0.1:0"]
+    with subprocess.Popen(started, cwd=folder, env=environment(folder), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "serving on " in said, said + process.stderr.read()
+        try:
+            yield said.split("serving on ")[1].strip().removesuffix("/mcp")
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0, process.stderr.read()
+
+
+@contextmanager
+def mcp_client(folder: Path, address: str = "", mode: str = "auto") -> Iterator[McpFace]:
+    """A client and its server process, or the address of one. It lives in one task of one thread, as it must."""
     from mcp import Client, StdioServerParameters
 
     asked: queue.Queue[tuple[str, dict[str, Any], Future[Any]] | None] = queue.Queue()
@@ -192,7 +208,8 @@ def mcp_client(folder: Path) -> Iterator[McpFace]:
         command = StdioServerParameters(
             command=sys.executable, args=["-m", "toolfold", "serve"], env=environment(folder), cwd=str(folder)
         )
-        async with Client(command, read_timeout_seconds=60) as client:
+        server = f"{address}/mcp" if address else command
+        async with Client(server, mode=mode, read_timeout_seconds=60) as client:
             while (one := await asyncio.to_thread(asked.get)) is not None:
                 name, arguments, answer = one
                 try:

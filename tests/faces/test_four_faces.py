@@ -7,12 +7,22 @@ from typing import Any
 
 import pytest
 from example_server import RENAME_ARGS, RENAME_RESULT, RENAME_SUMMARY
-from four_faces import CommandLineFace, Face, HttpFace, PythonFace, http_server, make_project, mcp_client, settings_of
+from four_faces import (
+    CommandLineFace,
+    Face,
+    HttpFace,
+    PythonFace,
+    gateways_of,
+    http_server,
+    make_project,
+    mcp_client,
+    settings_of,
+)
 
 from toolfold import BlockingGateway
 
 REFACTORING = ["Coding", "Refactoring"]
-FACES = ("python", "command line", "http", "mcp")
+FACES = ("python", "command line", "http", "mcp", *(f"{one}, three gateways" for one in ("http", "legacy", "auto")))
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +41,17 @@ def face(request: pytest.FixtureRequest, project: Path) -> Iterator[Face]:
 
         with http_server(settings) as address, httpx2.Client(base_url=address, timeout=30) as session:
             yield HttpFace(session)
+    elif "three gateways" in request.param:
+        import httpx2
+
+        with gateways_of(project, 3) as address:
+            mode = request.param.partition(",")[0]
+            if mode == "http":
+                with httpx2.Client(base_url=address, timeout=30) as session:
+                    yield HttpFace(session)
+            else:
+                with mcp_client(project, address, mode) as client:
+                    yield client
     elif request.param == "mcp":
         with mcp_client(project) as client:
             yield client

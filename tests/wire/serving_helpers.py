@@ -19,6 +19,7 @@ from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcE
 from toolfold.wire.serving.http import McpHttpApp
 from toolfold.wire.serving.http_connection import ConnectionLimits
 from toolfold.wire.serving.http_guard import HttpGuard
+from toolfold.wire.serving.peers import Peers
 from toolfold.wire.serving.stdio import serve_stdio
 
 MODERN = "2026-07-28"
@@ -204,9 +205,10 @@ async def on_http(
     options: ServeOptions | None = None,
     guard: HttpGuard | None = None,
     limits: ConnectionLimits | None = None,
+    peers: Peers | None = None,
 ) -> AsyncIterator[Port]:
     """Serves the application over HTTP."""
-    mcp = McpHttpApp(Server(app, options), guard)
+    mcp = McpHttpApp(Server(app, options, peers), guard)
     bound = listening_socket("127.0.0.1", 0)
     stop = asyncio.Event()
     serving = asyncio.create_task(run_site(Site(mcp), bound, stop, limits))

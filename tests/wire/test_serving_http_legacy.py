@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from serving_helpers import EchoApp, Port, events, hello, legacy, on_http
 
-from toolfold.wire.serving import http
+from toolfold.wire.serving import http_session
 from toolfold.wire.serving.http_stream import ResponseStream
 
 MEGABYTE = 1_000_000
@@ -23,7 +23,7 @@ def kept_bytes() -> int:
 def test_of_the_answers_that_were_sent_few_bytes_are_kept_and_not_for_long(
     monkeypatch: pytest.MonkeyPatch, linger_s: float, most: int
 ) -> None:
-    monkeypatch.setattr(http, "_LINGER_S", linger_s)
+    monkeypatch.setattr(http_session, "_LINGER_S", linger_s)
 
     async def main() -> int:
         async with on_http(EchoApp()) as port:

@@ -13,7 +13,8 @@ from serving_helpers import EchoApp, Port, modern, on_http, on_pipe, raw
 from toolfold.types import Caller
 from toolfold.wire.serving import Exchange, RpcError, ServeOptions
 from toolfold.wire.serving.http_guard import HttpGuard
-from toolfold.wire.serving.input_requests import StateSigner, request_digest
+from toolfold.wire.serving.input_requests import StateSeal, request_digest
+from toolfold.wire.serving.peers import Peers
 
 ABLE: dict[str, Any] = {"elicitation": {}}
 YES = {"action": "accept", "content": {}}
@@ -68,10 +69,13 @@ def test_what_was_not_answered_is_asked_for_again_and_what_nobody_asked_is_ignor
 
 
 def tampered(state: str) -> list[Any]:
-    payload, signature = state.split(".")
-    inside = json.loads(base64.urlsafe_b64decode(payload + "=="))
-    forged = base64.urlsafe_b64encode(json.dumps({**inside, "until": 9e9}).encode()).decode()
-    return [state + "x", state[:-4], f"{forged}.{signature}", f"{payload}.", "", ".", "ü", 5, {}, ["a"], "a" * 100_000]
+    sealed = bytearray(base64.urlsafe_b64decode(state + "=" * (-len(state) % 4)))
+    flipped = []
+    for place in (0, 8, 20, 40, -1):  # the key's name, the nonce, the value, its tag
+        sealed[place] ^= 1
+        flipped.append(base64.urlsafe_b64encode(sealed).decode().rstrip("="))
+        sealed[place] ^= 1
+    return [*flipped, state + "x", state[:-4], state + "=", "", ".", "ü", 5, {}, ["a"], "a" * 100_000, "a" * 2_000_000]
 
 
 def test_a_changed_or_invented_state_is_refused_and_the_true_one_still_works() -> None:
@@ -208,6 +212,6 @@ def test_a_state_does_not_depend_on_how_the_request_is_written() -> None:
 
 
 def test_a_state_of_another_process_is_refused() -> None:
-    state = Raw(json.dumps(StateSigner(10).sign("held", "h", "me", "d")).encode())
+    state = Raw(json.dumps(StateSeal(Peers(), 10).seal("held", "h", "me", "d")).encode())
     with pytest.raises(RpcError):
-        StateSigner(10).verify(state, "me", "d")
+        StateSeal(Peers(), 10).open(state, "me", "d")

@@ -320,6 +320,15 @@ class SignIn(Struct, frozen=True, kw_only=True):
     else the address it serves on."""
 
 
+class _Serve(PartialRepr, frozen=True, kw_only=True):
+    """How `toolfold serve --http` serves."""
+
+    printed = ()
+    seal_keys: _OneOrMore = ()
+    """Secrets that ids of sessions and states of requests are sealed with, as `${env:NAME}` and the like: the first
+    seals, the others still open. The same for all gateways on one store. Without: keys in the store, which rotate."""
+
+
 class MetadataRule(Struct, frozen=True):
     """What the owner says of tools whose id fits `match`, a glob. Rules add up; of several costs the last counts."""
 
@@ -358,4 +367,5 @@ SECTIONS: dict[str, type[Struct]] = {
     "auth": Auth,
     "sign_in": SignIn,
     "storage": Storage,
+    "serve": _Serve,
 }

@@ -33,6 +33,7 @@ from toolfold.config.sections import (
     Telemetry,
     Trust,
     _Search,
+    _Serve,
 )
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
@@ -73,6 +74,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     telemetry: Telemetry = Telemetry()
     sign_in: SignIn = SignIn()
     storage: Storage = Storage()
+    serve: _Serve = _Serve()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None

@@ -201,6 +201,7 @@ def _add_setup(command: _AddCommand) -> None:
 
     serve = command("serve", "serve MCP: on stdio, or with --http also JSON under /v1 and a page to read")
     serve.value("--http", "HOST:PORT", "serve over HTTP (port 0: any that is free)")
+    serve.number("--workers", "N", "with --http: so many processes, which all answer on the one address", default=1)
     profiles = ("auto", "discovery", "direct", "transparent", "live")
     text = (
         "what clients see: auto, few tools as they are, many behind the operations of discovery; direct, all of them; "

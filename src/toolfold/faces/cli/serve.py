@@ -19,10 +19,11 @@ from urllib.parse import urljoin
 
 from msgspec.structs import replace
 
-from toolfold.config import Settings
+from toolfold.config import MIN_KEY_LENGTH, Settings, fill
 from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.faces.cli.workers import _as_worker, _supervise, _Worker
 from toolfold.faces.config_watch import ConfigWatch
 from toolfold.faces.identity import Identities
 from toolfold.gateway import Gateway
@@ -32,6 +33,7 @@ from toolfold.types import Caller
 
 if TYPE_CHECKING:
     from toolfold.wire.serving import Server
+    from toolfold.wire.serving.peers import Peers
 
 log = logging.getLogger("toolfold.serve")
 
@@ -41,7 +43,7 @@ AT_A_TERMINAL = (
     "for clients that connect to an address: toolfold serve --http 127.0.0.1:8080"
 )
 
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+_LOG_FORMAT = "%%(asctime)s %%(levelname)s %s%%(message)s"
 
 # The others offer no search.
 _SEARCHING_PROFILES = ("discovery", "auto")
@@ -58,9 +60,14 @@ TRIM_BYTES = 64 << 20
 
 def serve(arguments: argparse.Namespace, output: Output) -> None:
     settings = load_settings(arguments, require_servers=arguments.profile != "live")
-    _set_up_logs(settings, arguments)
+    worker = _as_worker() if arguments.workers > 1 else None
+    _set_up_logs(settings, arguments, f"worker {worker.number}: " if worker is not None else "")
+    if arguments.workers > 1 and arguments.http is None:
+        raise ConfigError("--workers is for --http", next_action="give an address: --http 127.0.0.1:8080")
+    if arguments.workers > 1 and worker is None:
+        sys.exit(_supervise(arguments.http, arguments.workers, settings, output))
     if arguments.http is not None:
-        run_with_gateway(settings, lambda gateway: _serve_http(gateway, arguments, output), fast=True)
+        run_with_gateway(settings, lambda gateway: _serve_http(gateway, arguments, output, worker), fast=True)
         return
     if sys.stdin.isatty():
         output.note(AT_A_TERMINAL)
@@ -71,12 +78,12 @@ def serve(arguments: argparse.Namespace, output: Output) -> None:
     run_with_gateway(settings, lambda gateway: _serve_stdio(gateway, arguments, streams), fast=True)
 
 
-def _set_up_logs(settings: Settings, arguments: argparse.Namespace) -> None:
+def _set_up_logs(settings: Settings, arguments: argparse.Namespace, who: str) -> None:
     """What happens while it serves is told on standard error, and other parts say what they do with `-v`."""
     if arguments.log == "json":
         log_as_json(level_of(arguments.verbose))
     elif settings.telemetry.logs != "json" and not arguments.verbose:
-        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=_LOG_FORMAT, datefmt="%H:%M:%S")
+        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=_LOG_FORMAT % who, datefmt="%H:%M:%S")
     log.setLevel(level_of(max(arguments.verbose, 1)))
 
 
@@ -92,7 +99,9 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
         await serve_stdio(server, identify=identify, read_from=streams[0], write_to=streams[1], stop=stop)
 
 
-async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
+async def _serve_http(
+    gateway: Gateway, arguments: argparse.Namespace, output: Output, worker: _Worker | None = None
+) -> None:
     from toolfold.faces.http_api import make_app
     from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
     from toolfold.wire.serving.http import McpHttpApp
@@ -101,7 +110,7 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
     shown = f"[{host}]" if ":" in host else host
     # Before anything listens: an address that others reach needs keys or an issuer.
     make_guard(host, Identities(gateway.settings, address=f"http://{shown}:{port}/mcp"))
-    with closing(listening_socket(host, port)) as bound:
+    with closing(listening_socket(host, port) if worker is None else worker.bound) as bound:
         address = f"http://{shown}:{bound.getsockname()[1]}/mcp"
         identities = Identities(gateway.settings, address=address, on_token=gateway.upstreams.came_in)
         guard = make_guard(host, identities, gateway.audit_log.record_refused_key)
@@ -117,7 +126,10 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
                     subsets[name] = McpHttpApp(server, in_subset(guard, name))
                 return subsets[name]
 
-            output.note(f"serving on {address}")
+            if worker is None:
+                output.note(f"serving on {address}")
+            else:
+                worker.watch(gateway.settings)
             settings = gateway.settings
             public = settings.sign_in.public_url or urljoin(settings.auth.resource or address, "/")
             gateway.upstreams.credentials.sign_ins.base = public.rstrip("/")
@@ -150,13 +162,17 @@ async def _open_server(
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, watch.reload)
     options = ServeOptions(max_body_bytes=gateway.settings.limits.max_frame_bytes)
-    async with _told(gateway), open_app(gateway, arguments.profile, arguments.server) as app:
+    async with (
+        _told(gateway),
+        _among_others(gateway, arguments) as peers,
+        open_app(gateway, arguments.profile, arguments.server) as app,
+    ):
         tasks = [first_build := gateway.begin(), asyncio.ensure_future(watch.run())]
         if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
             tasks.append(asyncio.ensure_future(_prepare_search(gateway, first_build)))
         _tune_process()
         try:
-            yield Server(app, options), stop
+            yield Server(app, options, peers), stop
         finally:
             for task in tasks:
                 task.cancel()
@@ -169,6 +185,29 @@ def _check_new(subset: str | None, check: Callable[[Settings], None] | None, set
         raise ConfigError(f"the subset {subset} that is served is not there any more")
     if check is not None:
         check(settings)
+
+
+@asynccontextmanager
+async def _among_others(gateway: Gateway, arguments: argparse.Namespace) -> "AsyncIterator[Peers | None]":
+    """This gateway among those on the same store, where clients may reach any of them: over HTTP."""
+    if arguments.http is None:
+        yield None
+        return
+    from toolfold.wire.serving.peers import Peers
+    from toolfold.wire.serving.seal import Seals
+
+    keys = [fill(key, "serve.seal_keys") for key in gateway.settings.serve.seal_keys]
+    if any(len(key) < MIN_KEY_LENGTH for key in keys):
+        raise ConfigError(
+            "a key under serve.seal_keys is too short to be safe",
+            next_action=f"give at least {MIN_KEY_LENGTH} random characters, such as `openssl rand -base64 32` prints",
+        )
+    gateway.peers = peers = Peers(gateway.store, Seals(gateway.store, keys))
+    await peers.open()
+    try:
+        yield peers
+    finally:
+        await peers.aclose()
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ the sink, and the exchange goes on with a new one when the client returns with a
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -219,6 +219,16 @@ class Exchange(Struct, eq=False):
         self.sink = None
         if self.task is not None:
             self.task.cancel()
+
+    def canceller(self, sink: MessageSink) -> Callable[[], None]:
+        """What cancels it when whoever reads this sink is gone."""
+
+        def cancel() -> None:
+            # Where the sink is another, a question ended this one, and the request goes on with the next round.
+            if self.sink is sink and self.task is not None:
+                self.task.cancel()
+
+        return cancel
 
     @property
     def wants_progress(self) -> bool:

@@ -1,29 +1,25 @@
 """Streamable HTTP as an ASGI application: both eras on one endpoint.
 
 Modern: one request a POST, headers repeat what the body says, closing the connection cancels. Legacy: a
-session belongs to the caller that opened it and to nobody else; there are only so many, and an unused one ends. Above:
-the face that runs it. Below: `server.py`, `session.py`, `http_guard.py`, `http_stream.py`.
+session belongs to the caller that opened it, see `http_session.py`. Above: the face that runs it. Below: `server.py`,
+`http_guard.py`, `http_stream.py`.
 """
 
-import asyncio
-import secrets
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
-import msgspec
 from msgspec import UNSET
 
-from toolfold.containers import BoundedDict, who_yields
 from toolfold.types import Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.headers import NAME_PARAMETERS, decode_header
-from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_number, parse_string
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_string
 from toolfold.wire.serving.exchange import ParsedParams, RpcError, parse_params
 from toolfold.wire.serving.http_guard import HttpError, HttpGuard
+from toolfold.wire.serving.http_session import _HttpSession, _SessionTable
 from toolfold.wire.serving.http_stream import ClientGone, Receive, Responder, ResponseStream, Scope, Send
 from toolfold.wire.serving.server import MODERN_METHODS, Server
-from toolfold.wire.serving.session import Session, parse_batch
+from toolfold.wire.serving.session import _parse_batch
 from toolfold.wire.types import LEGACY_VERSIONS
 
 __all__ = ["McpHttpApp"]
@@ -35,15 +31,6 @@ _SESSION_HEADER = b"mcp-session-id"
 # From this version on a stream begins with an empty event, so that it can be resumed from its very start.
 _RESUMING_VERSION = "2025-11-25"
 _RETRY_MS = 1000
-_SWEEP_S = 30.0
-_MAX_YIELDED = 4096
-# How many finished streams of a session are kept for clients that lost the end of one.
-_MAX_FINISHED = 16
-# How much they may hold together, beside the last of them.
-_LINGER_BYTES = 4 * 1024 * 1024
-_SMALL_BYTES = 64 * 1024
-# How long one that holds more is kept after all of it was sent: nobody tells whether all of it arrived.
-_LINGER_S = 10.0
 
 
 class McpHttpApp:
@@ -52,7 +39,7 @@ class McpHttpApp:
     def __init__(self, server: Server, guard: HttpGuard | None = None) -> None:
         self._server = server
         self._guard = guard if guard is not None else HttpGuard()
-        self.legacy = _LegacyHandler(server)
+        self.legacy = _LegacyHandler(server, self._guard.subset)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -99,7 +86,7 @@ class McpHttpApp:
             _check_content_types(headers)
             await self._post(await self._body(headers, receive), headers, caller, responder)
         elif method in {"GET", "DELETE"} and headers.get("mcp-session-id"):
-            session = self.legacy.sessions.get(headers["mcp-session-id"], caller)
+            session = await self.legacy.sessions.get(headers["mcp-session-id"], caller)
             if method == "DELETE":
                 await self.legacy.sessions.end(session)
                 await responder.plain(200)
@@ -129,7 +116,7 @@ class McpHttpApp:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _post(self, body: bytes, headers: Mapping[str, str], caller: Caller, responder: Responder) -> None:
-        batch = parse_batch(body)
+        batch = _parse_batch(body)
         if batch is not None:
             await self._batch(batch, headers, caller, responder)
             return
@@ -157,14 +144,14 @@ class McpHttpApp:
     async def _in_session(
         self, messages: list[Envelope], headers: Mapping[str, str], caller: Caller, responder: Responder
     ) -> None:
-        session = self.legacy.sessions.get(headers.get("mcp-session-id", ""), caller)
+        session = await self.legacy.sessions.get(headers.get("mcp-session-id", ""), caller)
         await self.legacy.post(messages, session, responder, events="text/event-stream" in headers.get("accept", ""))
 
     async def _batch(
         self, batch: list[Envelope], headers: Mapping[str, str], caller: Caller, responder: Responder
     ) -> None:
-        session = self.legacy.sessions.get(headers.get("mcp-session-id", ""), caller)
-        if session.session is None or not session.session.batches or not batch:
+        session = await self.legacy.sessions.get(headers.get("mcp-session-id", ""), caller)
+        if not session.legacy.batches or not batch:
             fault = RpcError(jsonrpc.INVALID_REQUEST, "several messages in one are not served here")
             await responder.plain(400, fault.response(None))
             return
@@ -184,7 +171,9 @@ class McpHttpApp:
         stream = ResponseStream()
         try:
             _check_headers(message, parsed, headers)
-            exchange = self._server.modern(message, parsed, caller, stream, headers)
+            passed_on = parsed[0].request_state is not ABSENT
+            cancel = await self._server.pass_on(message, parsed, caller, stream) if passed_on else None
+            cancel = cancel or self._server.modern(message, parsed, caller, stream, headers).canceller(stream)
         except RpcError as fault:
             stream.finish(fault.response(message.id), fault)
             await responder.stream(stream, modern=True)
@@ -192,9 +181,7 @@ class McpHttpApp:
         try:
             await responder.stream(stream, modern=True, events="text/event-stream" in headers.get("accept", ""))
         except ClientGone:
-            # Where the sink is another, a question ended this stream, and the request goes on with the next round.
-            if exchange.sink is stream and exchange.task is not None:
-                exchange.task.cancel()
+            cancel()
 
 
 def _is_modern(message: Envelope, parsed: ParsedParams, headers: Mapping[str, str]) -> bool:
@@ -235,149 +222,12 @@ async def _refuse(responder: Responder, refusal: HttpError) -> None:
     await responder.plain(refusal.status, body, refusal.headers)
 
 
-class _HttpSession:
-    """A session and its streams. `general` is the one that belongs to no request."""
-
-    def __init__(self, name: str, caller: Caller, max_events: int) -> None:
-        self.name = name
-        self.owner = caller.name
-        self.used = time.monotonic()
-        self.session: Session | None = None
-        self.general = ResponseStream("g", max_events)
-        self.listening: ResponseStream | None = None
-        self._max_events = max_events
-        self._numbers = 0
-        self._streams: dict[str, ResponseStream] = {}
-
-    def renew(self, caller: Caller) -> None:
-        """Its next requests have what the caller may do now: another token may say otherwise than the first."""
-        if self.session is not None and self.session.client.caller.kind != caller.kind:
-            own = self.session.client.caller.session
-            self.session.client.caller = msgspec.structs.replace(caller, session=own)
-
-    def notify(self, method: str, params: bytes) -> None:
-        self.general.push(jsonrpc.notification_message(method, params))
-
-    def stream(self) -> ResponseStream:
-        self._numbers += 1
-        name = str(self._numbers)
-        self._drop_finished()
-        self._streams[name] = ResponseStream(name, self._max_events)
-        return self._streams[name]
-
-    def release(self, stream: ResponseStream) -> None:
-        """All of a stream was sent: a large one is dropped after a while."""
-        if stream.size > _SMALL_BYTES:
-            asyncio.get_running_loop().call_later(_LINGER_S, self._streams.pop, stream.name, None)
-
-    def _drop_finished(self) -> None:
-        """Drops the oldest finished streams."""
-        finished = [entry for entry in reversed(self._streams.values()) if entry.done]
-        size = 0
-        for place, entry in enumerate(finished):
-            size += entry.size
-            if place >= _MAX_FINISHED or (place and size > _LINGER_BYTES):
-                del self._streams[entry.name]
-
-    def resume(self, last: str) -> ResponseStream | None:
-        """The stream that an event belongs to, set back to just after it."""
-        name, _, number = last.rpartition("_")
-        stream, after = self.general if name == "g" else self._streams.get(name), parse_number(number)
-        if stream is not None and after is not None:
-            stream.rewind(after)
-        return stream
-
-    @property
-    def busy(self) -> bool:
-        return self.listening is not None or self.session is None or len(self.session.running) > 0
-
-
-class _SessionTable:
-    """All sessions of one server."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._by_name: dict[str, _HttpSession] = {}
-        # Those that made room for others, with their callers: they are told.
-        self._yielded: BoundedDict[str, str] = BoundedDict(_MAX_YIELDED)
-        self._sweeping: asyncio.Task[None] | None = None
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    async def open(self, message: Envelope, caller: Caller) -> tuple[_HttpSession, bytes]:
-        if len(self._by_name) >= self._server.options.max_sessions and not await self._make_room(caller.name):
-            raise HttpError(503, "too many sessions are open: end some with DELETE, or try again later")
-        name = secrets.token_urlsafe(24)
-        legacy = caller if caller.session else msgspec.structs.replace(caller, session=name)
-        opened = _HttpSession(name, caller, self._server.options.replay_events)
-        self._by_name[name] = opened
-        try:
-            opened.session, answer = await self._server.initialize(message, legacy, opened.notify)
-        except BaseException:
-            del self._by_name[name]
-            raise
-        if self._sweeping is None or self._sweeping.done():
-            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
-        return opened, answer
-
-    def get(self, name: str, caller: Caller) -> _HttpSession:
-        """The caller's own session of that name."""
-        # Another caller's session gets the same answer as none: an id must not be worth guessing.
-        session = self._by_name.get(name)
-        if not name:
-            raise HttpError(400, "an Mcp-Session-Id is needed here; begin with initialize")
-        if self._yielded.get(name) == caller.name:
-            most = self._server.options.max_sessions
-            raise HttpError(404, f"this session was ended: of {most} you held more than your share; initialize again")
-        if session is None or session.owner != caller.name:
-            raise HttpError(404, "there is no such session, or no longer; begin with initialize")
-        session.used = time.monotonic()
-        session.renew(caller)
-        return session
-
-    async def end(self, session: _HttpSession) -> None:
-        if self._by_name.pop(session.name, None) is None:
-            return
-        session.general.end()
-        if session.session is not None:
-            await self._server.close_session(session.session)
-
-    async def _sweep(self) -> None:
-        """Ends sessions that nobody used for long, as long as there are any."""
-        idle_s = self._server.options.session_idle_s
-        while self._by_name:
-            await asyncio.sleep(min(_SWEEP_S, idle_s))
-            limit = time.monotonic() - idle_s
-            for session in [entry for entry in self._by_name.values() if entry.used < limit and not entry.busy]:
-                await self.end(session)
-
-    async def _make_room(self, asking: str) -> bool:
-        """Ends the longest unused session of whoever has most."""
-        held = Counter(entry.owner for entry in self._by_name.values())
-        yields = who_yields(held, asking, self._server.options.max_sessions)
-        idle = [entry for entry in self._by_name.values() if entry.owner == yields and not entry.busy]
-        if not idle:
-            return False
-        ended = min(idle, key=lambda entry: entry.used)
-        self._yielded[ended.name] = ended.owner
-        await self.end(ended)
-        return True
-
-    async def aclose(self) -> None:
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
-        for session in tuple(self._by_name.values()):
-            await self.end(session)
-
-
 class _LegacyHandler:
     """Answers the requests of the legacy era."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, subset: str) -> None:
         self._server = server
-        self.sessions = _SessionTable(server)
+        self.sessions = _SessionTable(server, subset)
 
     async def initialize(self, message: Envelope, caller: Caller, responder: Responder) -> None:
         try:
@@ -391,9 +241,8 @@ class _LegacyHandler:
         self, messages: list[Envelope], session: _HttpSession, responder: Responder, *, events: bool
     ) -> None:
         """Messages of a session: one, or in the one version that allows it several."""
-        legacy = session.session
-        assert legacy is not None  # noqa: S101 - a session in the table is open
-        requests = [message for message in messages if not await self._take_answer(message, legacy)]
+        legacy = session.legacy
+        requests = [message for message in messages if not await self._take_answer(message, session)]
         if not requests:
             await responder.plain(202)
             return
@@ -414,25 +263,25 @@ class _LegacyHandler:
         finally:
             session.used = time.monotonic()
 
-    async def _take_answer(self, message: Envelope, session: Session) -> bool:
+    async def _take_answer(self, message: Envelope, session: _HttpSession) -> bool:
         """Whether a message asks for no answer: it is one itself, or a notification."""
-        if message.method is UNSET:
-            session.on_answer(message)
-        elif message.id is UNSET:
-            await self._server.notified(message, session)
-        else:
+        if message.method is not UNSET and message.id is not UNSET:
             return False
+        if not self.sessions.pass_on(session, message):
+            legacy = session.legacy
+            if message.method is UNSET:
+                legacy.on_answer(message)
+            else:
+                await self._server.notified(message, legacy)
         return True
 
     async def listen(self, session: _HttpSession, last: str | None, responder: Responder) -> None:
-        """The stream for what belongs to no request, or one that was cut off."""
-        stream = session.resume(last) if last else session.general
-        if stream is None:
-            raise HttpError(404, "that stream cannot be taken up any more")
+        """The stream for what belongs to no request, or one that was cut off, perhaps at another gateway."""
+        stream = await self.sessions.resume(session, last) if last else session.general
         if stream is session.general:
-            if session.listening is not None:
+            if session.listening:
                 raise HttpError(409, "this session has a listening stream already")
-            session.listening = stream
+            self.sessions.listen(session)
         try:
             await responder.follow(stream)
             session.release(stream)
@@ -441,4 +290,4 @@ class _LegacyHandler:
         finally:
             session.used = time.monotonic()
             if stream is session.general:
-                session.listening = None
+                session.listening = False

@@ -80,6 +80,14 @@ class ResponseStream:
             self._waiting_bytes += len(message)
         self._signal()
 
+    def put(self, number: int, message: bytes) -> None:
+        """A message that has its number from another gateway's stream, which is taken up here."""
+        self._count = max(self._count, number)
+        self._record(number, message)
+        self._waiting.append((number, message))
+        self._waiting_bytes += len(message)
+        self._signal()
+
     def _record(self, number: int, message: bytes) -> None:
         if not self._max_events:
             return

@@ -2,15 +2,14 @@
 
 The request is answered with `input_required`, the handler is held, and the same request comes again with the answers;
 questions that are asked in the same moment go together. A client may change, keep, share or invent the state. So it is
-bound to the caller, to the request as it was first made and to a moment, under a key that lives in this process only.
-Covered: forgery, use by another caller, use with other arguments, late use. Using one twice is prevented where it names
-a held handler, which ends with its use. Above: `server.py`. The legacy form is in `session.py`.
+sealed, and bound to the caller, to the request as it was first made and to a moment. Covered: forgery, use by another
+caller, use with other arguments, late use. Using one twice is prevented where it names a held handler, which ends with
+its use. It says which gateway holds the handler: another passes the request on to it. Above: `server.py`. The legacy
+form is in `session.py`.
 """
 
 import asyncio
-import base64
 import hashlib
-import hmac
 import secrets
 import time
 from typing import Literal
@@ -18,10 +17,11 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.errors import InputUnavailable
+from toolfold.errors import InputUnavailable, StoreError
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, INVALID_PARAMS
 from toolfold.wire.serving.exchange import Exchange, RpcError, ServeOptions
+from toolfold.wire.serving.peers import Peers
 
 _Kind = Literal["held", "passed"]
 
@@ -55,8 +55,8 @@ class _Held(Struct, eq=False):
 class ModernInputRequester:
     """Asks modern clients: holds the handler while the client fetches the answers."""
 
-    def __init__(self, signer: "StateSigner", options: ServeOptions) -> None:
-        self._signer = signer
+    def __init__(self, states: "StateSeal", options: ServeOptions) -> None:
+        self._states = states
         self._options = options
         self._by_exchange: dict[Exchange, _Held] = {}
         self._by_name: dict[str, _Held] = {}
@@ -75,9 +75,11 @@ class ModernInputRequester:
         if not held.unsent:
             loop.call_soon(self._send, held)
         held.unsent[f"input-{held.count}"] = question
+        self._states.peers.expected += 1
         try:
             return await question.answer
         finally:
+            self._states.peers.expected -= 1
             self._forget_if_done(held)
 
     def _forget_if_done(self, held: _Held) -> None:
@@ -95,7 +97,7 @@ class ModernInputRequester:
         held.digest = held.digest or request_digest(exchange.method, exchange.params)
         # A new name for each round: a state works once.
         name = held.name = secrets.token_urlsafe(12)
-        state = self._signer.sign("held", name, exchange.caller.name, held.digest)
+        state = self._states.seal("held", name, exchange.caller.name, held.digest)
         requests = {key: {"method": question.method, "params": question.params} for key, question in held.sent.items()}
         result = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
         self._by_name[name] = held
@@ -109,7 +111,7 @@ class ModernInputRequester:
             return
         for question in (*held.sent.values(), *held.unsent.values()):
             if not question.answer.done():
-                question.answer.set_exception(client_gone())
+                question.answer.set_exception(_client_gone())
         held.name = ""
         self._forget_if_done(held)
 
@@ -144,45 +146,50 @@ class ModernInputRequester:
             self._expire(name)
 
 
-class _State(Struct, frozen=True):
-    """What a state says once it is found to be true. `value` names a held handler, or is a state of a server below."""
+class _State(Struct, frozen=True, array_like=True):
+    """What a state says once it is found to be true. `value` names a handler that `gateway` holds, or is a state of a
+    server below."""
 
     kind: _Kind
     value: str
     caller: str
     request: str
     until: float
+    gateway: int = 0
 
 
-class StateSigner:
-    """Signs states and verifies them. One to a process."""
+class StateSeal:
+    """Seals states and opens them, those of other gateways too."""
 
-    def __init__(self, lifetime_s: float) -> None:
-        # Not stored: a state of an earlier process names handlers that are gone.
-        self._key = secrets.token_bytes(32)
+    def __init__(self, peers: Peers, lifetime_s: float) -> None:
+        self.peers = peers
         self._lifetime_s = lifetime_s
 
-    def sign(self, kind: _Kind, value: str, caller: str, request: str) -> str:
-        payload = msgspec.json.encode(_State(kind, value, caller, request, time.time() + self._lifetime_s))
-        return f"{_encode(payload)}.{_encode(self._sign(payload))}"
+    def seal(self, kind: _Kind, value: str, caller: str, request: str) -> str:
+        state = _State(kind, value, caller, request, time.time() + self._lifetime_s, self.peers.number)
+        return self.peers.seals.seal_text("state", msgspec.msgpack.encode(state))
 
-    def verify(self, state: Raw, caller: str, request: str) -> _State:
+    def open(self, state: Raw, caller: str, request: str) -> _State:
         """Raises the same `RpcError` for every bad state: which check failed would help a forger."""
-        try:
-            text = msgspec.json.decode(state, type=str)
-            payload, signature = (_decode(part) for part in text[:_MAX_STATE].split(".", 1))
-            # Constant time: the signature must not be guessed byte by byte.
-            if not hmac.compare_digest(signature, self._sign(payload)):
-                raise _invalid_state()
-            state_value = msgspec.json.decode(payload, type=_State)
-        except (*DECODE_ERRORS, ValueError) as error:
-            raise _invalid_state() from error
-        if state_value.caller != caller or state_value.request != request or state_value.until < time.time():
+        opened = self.peers.seals.unseal_text("state", _parse_state(state))
+        found = msgspec.msgpack.decode(opened, type=_State) if opened is not None else None
+        if found is None or (found.caller, found.request) != (caller, request) or found.until < time.time():
             raise _invalid_state()
-        return state_value
+        return found
 
-    def _sign(self, payload: bytes) -> bytes:
-        return hmac.digest(self._key, payload, "sha256")
+    async def find_key(self, state: Raw) -> None:
+        """Before `open`, where another gateway may have made a key that is not known here yet."""
+        try:
+            await self.peers.seals.find_key(_parse_state(state))
+        except StoreError as error:
+            raise RpcError(jsonrpc.INTERNAL_ERROR, f"try the same again later: {error.message}") from error
+
+
+def _parse_state(state: Raw) -> str:
+    try:
+        return msgspec.json.decode(state, type=str) if len(bytes(state)) <= _MAX_STATE else ""
+    except DECODE_ERRORS as error:
+        raise _invalid_state() from error
 
 
 def request_digest(method: str, params: Raw) -> str:
@@ -200,14 +207,6 @@ def _invalid_state() -> RpcError:
     return RpcError(INVALID_PARAMS, f"the requestState is not valid here, or no longer: {_CHECK_EFFECT}")
 
 
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def _decode(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
 def _parse_responses(responses: Raw) -> dict[str, Raw]:
     try:
         answers = msgspec.json.decode(responses, type=dict[str, Raw]) if responses is not ABSENT else {}
@@ -219,5 +218,5 @@ def _parse_responses(responses: Raw) -> dict[str, Raw]:
     return answers
 
 
-def client_gone() -> InputUnavailable:
+def _client_gone() -> InputUnavailable:
     return InputUnavailable("the client did not answer in time", next_action=_CHECK_EFFECT)

@@ -7,7 +7,7 @@ input in between. Above: `stdio.py` and `http.py`. Below: `exchange.py`, `input_
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -35,8 +35,9 @@ from toolfold.wire.serving.exchange import (
     ServeOptions,
     parse_params,
 )
-from toolfold.wire.serving.input_requests import ModernInputRequester, StateSigner, request_digest
+from toolfold.wire.serving.input_requests import ModernInputRequester, StateSeal, request_digest
 from toolfold.wire.serving.notifications import SendNotification, Subscriber
+from toolfold.wire.serving.peers import Peers, _PeerGone, _RemoteSink
 from toolfold.wire.serving.session import Session
 from toolfold.wire.types import MODERN_VERSION, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
 
@@ -49,6 +50,7 @@ MODERN_METHODS = frozenset({"server/discover", "subscriptions/listen"})
 _LEGACY_METHODS = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 _SUBSCRIPTION_KEY = META_PREFIX + "subscriptionId"
 _END_GRACE_S = 2.0
+_MAX_SUBSCRIPTIONS = 1024
 
 # Is in every result that asks for input; a result with it is parsed.
 _INPUT_REQUIRED = b"input_required"
@@ -85,6 +87,15 @@ class _Listen(Struct):
     notifications: _Filter
 
 
+class _PassedOn(Struct, array_like=True):
+    """A request on its way to the gateway that holds what it needs."""
+
+    caller: Caller
+    identifier: Any
+    method: str
+    params: bytes
+
+
 class _InputRequired(Struct):
     resultType: str = ""  # noqa: N815 - the protocol's spelling
     inputRequests: dict[str, dict[str, Raw]] = field(default_factory=dict)  # noqa: N815 - as above
@@ -92,13 +103,15 @@ class _InputRequired(Struct):
 
 
 class Server:
-    """Serves one application to any number of clients on any number of transports."""
+    """Serves one application to any number of clients on any number of transports, alone or among other gateways."""
 
-    def __init__(self, app: App, options: ServeOptions | None = None) -> None:
+    def __init__(self, app: App, options: ServeOptions | None = None, peers: Peers | None = None) -> None:
         self.app = app
         self.options = options if options is not None else ServeOptions()
-        self._signer = StateSigner(self.options.held_s)
-        self._requester = ModernInputRequester(self._signer, self.options)
+        self.peers = peers if peers is not None else Peers()
+        self._states = StateSeal(self.peers, self.options.held_s)
+        self._requester = ModernInputRequester(self._states, self.options)
+        self.peers.on("request", self._passed_on)
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
@@ -157,7 +170,7 @@ class Server:
         params, inputs = parsed[0], {}
         if params.request_state is not ABSENT and bytes(params.request_state) != b"null":
             digest = request_digest(exchange.method, exchange.params)
-            state = self._signer.verify(params.request_state, exchange.caller.name, digest)
+            state = self._states.open(params.request_state, exchange.caller.name, digest)
             if state.kind == "held":
                 held = self._requester.resume(state.value, params.input_responses, exchange)
                 if held.outcome is not None:
@@ -168,6 +181,40 @@ class Server:
             inputs["inputResponses"] = params.input_responses
         exchange.inputs = Raw(jsonrpc.encode(inputs)) if inputs else EMPTY_OBJECT
         return None
+
+    async def pass_on(
+        self, message: Envelope, parsed: ParsedParams, caller: Caller, sink: MessageSink
+    ) -> Callable[[], None] | None:
+        """Passes a request on whose handler another gateway holds, and returns how to cancel it there; nothing where
+        it is to be answered here. Raises `RpcError` where nobody holds the handler any more."""
+        state = parsed[0].request_state
+        if self.peers.store is None or message.method not in INPUT_METHODS or bytes(state) in {b"", b"null"}:
+            return None
+        _check_id(message)
+        await self._states.find_key(state)
+        found = self._states.open(state, caller.name, request_digest(str(message.method), message.params))
+        if found.kind != "held" or found.gateway == self.peers.number:
+            return None
+        request = _PassedOn(caller, message.id, str(message.method), bytes(message.params))
+        try:
+            return await self.peers.call(found.gateway, "request", msgspec.msgpack.encode(request), sink)
+        except _PeerGone:
+            raise RpcError(
+                jsonrpc.INVALID_PARAMS,
+                "the gateway that held this request has ended, or does not answer: check whether the request had an "
+                "effect, and make it anew without requestState and inputResponses",
+            ) from None
+
+    async def _passed_on(self, body: bytes, sink: _RemoteSink) -> None:
+        """Answers a request that came in at another gateway, where its client's caller was checked."""
+        request = msgspec.msgpack.decode(body, type=_PassedOn)
+        message = Envelope(id=request.identifier, method=request.method, params=Raw(request.params))
+        try:
+            exchange = self.modern(message, parse_params(message.params), request.caller, sink)
+        except RpcError as fault:
+            sink.finish(fault.response(message.id), fault)
+        else:
+            sink.on_cancelled = exchange.canceller(sink)
 
     def _start(self, exchange: Exchange, session: Session | None = None) -> Exchange:
         task = asyncio.get_running_loop().create_task(self._run(exchange, session))
@@ -230,22 +277,27 @@ class Server:
         members = msgspec.json.decode(result, type=dict[str, Raw])
         digest = request_digest(exchange.method, exchange.params)
         value = parse_string(required.requestState) or ""
-        state = self._signer.sign("passed", value, exchange.caller.name, digest)
+        state = self._states.seal("passed", value, exchange.caller.name, digest)
         members["requestState"] = Raw(jsonrpc.encode(state))
         return jsonrpc.encode(members)
 
     async def initialize(self, message: Envelope, caller: Caller, send: SendNotification) -> tuple[Session, bytes]:
         """Opens a legacy session; returns it with the answer to `initialize`."""
         _check_id(message)
-        about = await self.app.about(caller)
-        session = Session(message.params, caller, _supported_lists(about, _LISTS.values()), send)
-        self.app.hub.add(session.subscriber)
+        session, about = await self.open_session(message.params, caller, send)
         version = session.client.version
         result = {"protocolVersion": version, "capabilities": about.capabilities, "serverInfo": about.info}
         return session, jsonrpc.result_message(message.id, _encode_about(result, about))
 
-    async def close_session(self, session: Session) -> None:
-        """The client is gone: cancels its requests and ends its subscriptions."""
+    async def open_session(self, hello: Raw, caller: Caller, send: SendNotification) -> tuple[Session, About]:
+        """A legacy session by what its `initialize` said, here or at another gateway."""
+        about = await self.app.about(caller)
+        session = Session(hello, caller, _supported_lists(about, _LISTS.values()), send, self.peers)
+        self.app.hub.add(session.subscriber)
+        return session, about
+
+    async def close_session(self, session: Session, *, left: bool = True) -> None:
+        """Cancels its requests and ends its subscriptions. `left`: the client is gone, and not only from here."""
         self.app.hub.discard(session.subscriber)
         session.requester.close()
         for exchange in session.running.all():
@@ -253,7 +305,8 @@ class Server:
         watched, session.subscriber.resources = session.subscriber.resources, frozenset()
         for uri in watched:
             await self.app.unwatch_resource(uri)
-        await self.app.left(session.client.caller)
+        if left:
+            await self.app.left(session.client.caller)
 
     async def notified(self, message: Envelope, session: Session) -> None:
         """Handles a notification of a legacy client."""
@@ -271,18 +324,28 @@ class Server:
             if "logging" not in about.capabilities:
                 raise _unknown_method(exchange.method)
             session.set_level(_parse(exchange.params, _Level).level)
-            return b"{}"
-        if not _declares(about, "resources", "subscribe"):
+        elif not _declares(about, "resources", "subscribe"):
             raise _unknown_method(exchange.method)
-        await self._subscribe(session, _parse(exchange.params, _Uri).uri, exchange.method == "resources/subscribe")
+        else:
+            uris = {_parse(exchange.params, _Uri).uri}
+            watched = session.subscriber.resources
+            await self.set_subscriptions(
+                session, watched | uris if exchange.method == "resources/subscribe" else watched - uris
+            )
+        if session.on_changed is not None:
+            await session.on_changed()
         return b"{}"
 
-    async def _subscribe(self, session: Session, uri: str, active: bool) -> None:
+    async def set_subscriptions(self, session: Session, uris: frozenset[str]) -> None:
+        """Sets which resources a session hears of."""
         subscriber = session.subscriber
-        if active and uri not in subscriber.resources:
+        if len(uris) > _MAX_SUBSCRIPTIONS:
+            problem = f"a session may subscribe to {_MAX_SUBSCRIPTIONS} resources: unsubscribe from some"
+            raise RpcError(jsonrpc.INVALID_PARAMS, problem)
+        for uri in uris - subscriber.resources:
             await self.app.watch_resource(uri)
             subscriber.resources |= {uri}
-        elif not active and uri in subscriber.resources:
+        for uri in subscriber.resources - uris:
             subscriber.resources -= {uri}
             await self.app.unwatch_resource(uri)
 

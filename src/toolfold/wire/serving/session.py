@@ -5,23 +5,29 @@ It knows no transport: one gives it a way to send. Above: `server.py`, which ope
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from toolfold.types import EMPTY_OBJECT, Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_number
 from toolfold.wire.serving.exchange import Client, Exchange, RpcError
-from toolfold.wire.serving.input_requests import client_gone
+from toolfold.wire.serving.input_requests import _client_gone
 from toolfold.wire.serving.notifications import SendNotification, Subscriber
+from toolfold.wire.serving.peers import Peers
 from toolfold.wire.types import ELICITATION_COMPLETE, LEGACY_VERSIONS
 
 # The one version that knows several messages in one.
 _BATCH_VERSION = "2025-03-26"
 
 _BY_ADDRESS = Raw(b'{"mode":"url"}')
+
+# Of the number of a question: how many of its lowest bits count questions. The others are the gateway's own number.
+# Together they have fewer bits than the whole numbers that every client can write.
+_QUESTION_BITS = 21
 
 # A client that named no level gets whatever its server sends.
 _DEFAULT_LEVEL = "debug"
@@ -47,7 +53,12 @@ def _parse_initialize(params: Raw) -> _InitializeParams:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"`initialize` cannot be read: {error}", refused=True) from error
 
 
-def parse_batch(body: bytes) -> list[Envelope] | None:
+def _asking_gateway(message: Envelope) -> int:
+    """The gateway that asked what this message answers; 0 for one that answers nothing of another."""
+    return (parse_number(message.id) or 0) >> _QUESTION_BITS if message.method is UNSET else 0
+
+
+def _parse_batch(body: bytes) -> list[Envelope] | None:
     """The messages of a batch; nothing where it is none."""
     if body.lstrip()[:1] != b"[":
         return None
@@ -90,24 +101,28 @@ class RunningRequests:
 class _InputRequester:
     """Asks the client of a legacy session: with a request of our own."""
 
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        # An answer may come in at another gateway, which reads from its number whom it is for.
+        self._numbers = itertools.count((peers.number << _QUESTION_BITS) + 1)
         self._waiting: dict[int, asyncio.Future[Raw]] = {}
 
     async def ask(self, exchange: Exchange, method: str, params: Raw) -> Raw:
         sink = exchange.sink
         if sink is None:
-            raise client_gone()
+            raise _client_gone()
         number = next(self._numbers)
         answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         sink.push(jsonrpc.request_message(number, method, jsonrpc.single_line(params)))
+        self._peers.expected += 1
         try:
             return await answer
         except asyncio.CancelledError:
             sink.push(jsonrpc.cancelled_message(number, "it is no longer needed"))
             raise
         finally:
+            self._peers.expected -= 1
             self._waiting.pop(number, None)
 
     def on_answer(self, message: Envelope) -> None:
@@ -125,13 +140,15 @@ class _InputRequester:
         """The client is gone."""
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(client_gone())
+                answer.set_exception(_client_gone())
 
 
 class Session:
     """One legacy client, by what its `initialize` says. Raises `RpcError` where that cannot be read."""
 
-    def __init__(self, initialize: Raw, caller: Caller, lists: frozenset[str], send: SendNotification) -> None:
+    def __init__(
+        self, initialize: Raw, caller: Caller, lists: frozenset[str], send: SendNotification, peers: Peers
+    ) -> None:
         params = _parse_initialize(initialize)
         capabilities = Raw(jsonrpc.encode(params.capabilities))
         self.client = Client(
@@ -139,9 +156,11 @@ class Session:
         )
         if self.client.may_be_asked("elicitation/create", _BY_ADDRESS):
             lists |= {ELICITATION_COMPLETE}
-        self.requester = _InputRequester()
+        self.requester = _InputRequester(peers)
         self.subscriber = Subscriber(caller.name, send, lists, log_level=_DEFAULT_LEVEL)
         self.running = RunningRequests()
+        self.on_changed: Callable[[], Awaitable[None]] | None = None
+        """Called when the client set its log level or its subscriptions."""
 
     @property
     def batches(self) -> bool:

@@ -21,7 +21,7 @@ from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, Parts
 from toolfold.wire.pipes import LineFramer, PipeReader, PipeWriter, enlarge_pipe
 from toolfold.wire.serving.exchange import ParsedParams, RpcError, parse_params
 from toolfold.wire.serving.server import MODERN_METHODS, Server
-from toolfold.wire.serving.session import RunningRequests, Session, parse_batch
+from toolfold.wire.serving.session import RunningRequests, Session, _parse_batch
 from toolfold.wire.spill import Edges
 
 __all__ = ["serve_stdio", "take_standard_streams"]
@@ -114,7 +114,7 @@ class _Pipe:
         self.finish(fault.response(None), fault)
 
     def _on_unreadable(self, line: bytes, error: Exception) -> None:
-        batch = parse_batch(line) if self._session is not None and self._session.batches else None
+        batch = _parse_batch(line) if self._session is not None and self._session.batches else None
         if not batch:
             fault = RpcError(jsonrpc.PARSE_ERROR, f"this is no JSON-RPC message: {error}")
             self.finish(fault.response(None), fault)
