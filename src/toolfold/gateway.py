@@ -64,7 +64,7 @@ OnServer = Callable[[str, "Listing | UpstreamError"], None]
 Operation = Callable[[CatalogueView], Awaitable[StepResult[A]]]
 
 # Calls that end while the servers close are still recorded: the audit log closes after everything that calls.
-_CLOSING_ORDER = "scripts search upstreams outputs live_sessions describer trust audit_log tracing"
+_CLOSING_ORDER = "scripts search upstreams outputs live_sessions describer trust access audit_log tracing"
 
 
 class Gateway:
@@ -157,7 +157,7 @@ class Gateway:
     @cached_property
     def access(self) -> AccessControl:
         """Who may see and call what."""
-        return AccessControl(self.catalogue, self.settings, self.trust, self.upstreams)
+        return AccessControl(self.catalogue, self.settings, self.trust, self.upstreams, self.store)
 
     @cached_property
     def search(self) -> "SearchService":
@@ -181,11 +181,9 @@ class Gateway:
 
     @cached_property
     def tracing(self) -> "Tracing | None":
-        if not self.settings.telemetry.traces:
-            return None
-        from toolfold.telemetry.spans import Tracing
+        from toolfold.telemetry import tracing_of
 
-        return Tracing(endpoint=self.settings.telemetry.endpoint)
+        return tracing_of(self.settings.telemetry)
 
     @cached_property
     def audit_log(self) -> "AuditLog":
@@ -198,7 +196,8 @@ class Gateway:
     def call_recorder(self) -> "CallRecorder":
         from toolfold.audit.call_recorder import CallRecorder
 
-        return CallRecorder((self.metrics.record_call, self.audit_log.record_call), self.events)
+        listeners = (self.metrics.record_call, self.audit_log.record_call)
+        return CallRecorder(listeners, self.events, self.access.quotas.ended)
 
     @cached_property
     def outputs(self) -> "OutputService":
@@ -221,10 +220,12 @@ class Gateway:
         from toolfold.calls.validate import ArgumentValidator
 
         authorizer = Authorizer(self.access.view, self.describer, self.upstreams, self.expansions)
+        store_large = self.access.quotas.bound(self.outputs.large_results.store_large)
         pipeline = CallPipeline(
             dispatcher(self.pool, self.catalogue.as_sent),
             prepare=self._prepare,
             checks=(
+                self.access.quotas.check,  # first: whoever asks too often costs as little as can be
                 authorizer.check,
                 self.outputs.references.check,  # before validation: a schema describes the values, not references
                 ArgumentValidator(authorizer.renew),
@@ -233,7 +234,7 @@ class Gateway:
                 answer_toolbox(self.access.view, self.describer),
             ),
             # Before storing: what is learned from a result, and what is cut from it.
-            result_hooks=(*self.redactor.result_hooks, self.describer.observe, self.outputs.large_results.store_large),
+            result_hooks=(*self.redactor.result_hooks, self.describer.observe, store_large),
             explain=authorizer.explain,
             sign_in=SignInRequester(self.upstreams),
             observer=self.call_recorder,
@@ -346,8 +347,7 @@ class Gateway:
                 await self.initial_build.wait()
                 return await operation(view)
 
-        tracing = self.tracing
-        with contextlib.nullcontext() if tracing is None else tracing.step(name, caller, **question):
+        with self.tracing.step(name, caller, **question) if self.tracing else contextlib.nullcontext():
             return await self.audit_log.record(name, caller, work, **question)
 
     async def list(

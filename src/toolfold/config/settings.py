@@ -26,6 +26,7 @@ from toolfold.config.sections import (
     Model,
     Outputs,
     Policy,
+    Quotas,
     Scripts,
     SignIn,
     Subset,
@@ -40,7 +41,8 @@ from toolfold.types import ServerSpec
 _NOWHERE = Path(os.devnull)
 # What takes effect while a gateway is open. All else is built into its parts, and so are these limits.
 _LIVE = frozenset((
-    "servers", "policies", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules", "trust", "limits"
+    "servers", "policies", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules", "trust",
+    "limits", "quotas",
 ))  # fmt: skip
 _BUILT_IN = ("max_frame_bytes", "max_output_bytes", "parallel_starts")
 
@@ -70,6 +72,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
     sign_in: SignIn = SignIn()
+    quotas: Quotas = Quotas()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None

@@ -93,7 +93,7 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
 
 
 async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
-    from toolfold.faces.http_api import make_app
+    from toolfold.faces.http_api import Drain, make_app
     from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
     from toolfold.wire.serving.http import McpHttpApp
 
@@ -110,13 +110,16 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
         async with _open_server(gateway, arguments, identities.reconfigure) as (server, stop):
             mcp = McpHttpApp(server, guard)
             subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
+            drain = Drain(gateway, stop)
+            drain.follow_signals()
             output.note(f"serving on {address}")
             settings = gateway.settings
             public = settings.sign_in.public_url or urljoin(settings.auth.resource or address, "/")
             gateway.upstreams.credentials.sign_ins.base = public.rstrip("/")
             try:
-                site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets, identities.metadata)
-                await run_site(site, bound, stop)
+                rest = make_app(gateway, guard, drain)
+                site = Site(mcp, rest, gateway.render_metrics, subsets, identities.metadata)
+                await run_site(drain.wrap(site), bound, stop)
             finally:
                 for app in (*subsets.values(), mcp):
                     await app.aclose()

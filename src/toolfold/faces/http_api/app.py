@@ -16,7 +16,8 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolfold import __version__
-from toolfold.errors import InvalidArguments, NotBuilt, SignInRequired, ToolfoldError
+from toolfold.errors import InvalidArguments, SignInRequired, ToolfoldError
+from toolfold.faces.http_api.drain import Drain
 from toolfold.faces.http_api.openapi import MAX_SESSION_NAME, SESSION_HEADER, document
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.faces.surface.instructions import discovery_instructions, visible_servers
@@ -48,6 +49,7 @@ _CODES = {
     409: "TOOL_CHANGED NOT_EXPANDED CONFIRMATION_NEEDED CONFIRMATION_DECLINED INPUT_UNAVAILABLE INPUT_REFUSED "
     "LIVE_ERROR LOCK_MISMATCH",
     422: "INVALID_ARGUMENTS SCRIPT_INVALID NOT_DECLARED",
+    429: "QUOTA_EXCEEDED",
     502: "UPSTREAM_ERROR SERVER_UNAVAILABLE SIGN_IN_REQUIRED SERVER_CLOSED PROTOCOL_VIOLATION FRAME_TOO_LARGE "
     "REMOTE_ERROR MODEL_ERROR",
     503: "CONFIG_INVALID NOT_BUILT SANDBOX_ERROR STORE_BUSY STORE_CHANGED STORE_ERROR",
@@ -65,13 +67,13 @@ _Endpoint = Callable[["Request"], Awaitable["Response"]]
 _Work = Callable[[Caller, "Request"], Awaitable["Answer | Response"]]
 
 
-def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
-    """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask."""
+def make_app(gateway: Gateway, guard: HttpGuard, drain: Drain | None = None) -> "Starlette":
+    """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask, `drain` whether it is ready."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
-    api = _Api(gateway, guard)
+    api = _Api(gateway, guard, drain or Drain(gateway, asyncio.Event()))
     operations = [
         Route(f"/v1/{definition.name}", api.operation(definition.name), methods=["POST"]) for definition in DISCOVERY
     ]
@@ -89,6 +91,7 @@ def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
         Route("/v1/instructions", api.guarded(api.instructions), methods=["GET"]),
         # Whatever watches the service has no key.
         Route("/healthz", api.guarded(api.health, anonymous=True), methods=["GET"]),
+        Route("/readyz", api.guarded(api.ready, anonymous=True), methods=["GET"]),
         Route("/openapi.json", api.guarded(api.openapi, anonymous=True), methods=["GET"]),
         Route("/docs", api.guarded(api.docs, anonymous=True), methods=["GET"]),
     ]
@@ -115,8 +118,9 @@ def _status_of(error: ToolfoldError) -> int:
 class _Api:
     """The endpoints of one gateway."""
 
-    def __init__(self, gateway: Gateway, guard: HttpGuard) -> None:
+    def __init__(self, gateway: Gateway, guard: HttpGuard, drain: Drain) -> None:
         self._gateway = gateway
+        self._drain = drain
         self._guard = guard
         self._operations = Operations(gateway)
 
@@ -137,7 +141,9 @@ class _Api:
             except HttpError as error:
                 return _refused(error)
             except ToolfoldError as error:
-                return _json({"error": error_dict(error)}, _status_of(error))
+                wait = getattr(error, "retry_after_s", None)
+                headers = {"retry-after": str(wait)} if wait else None
+                return _json({"error": error_dict(error)}, _status_of(error), headers)
             except Exception:
                 # The reason may hold secrets of a server: it goes to the log, never to the caller.
                 log.exception("%s failed", request.url.path)
@@ -270,12 +276,12 @@ class _Api:
         return {"instructions": await discovery_instructions(self._gateway, caller)}
 
     async def health(self, caller: Caller, request: "Request") -> Answer:
-        try:
-            async with self._gateway.catalogue.snapshot():
-                state = "ready"
-        except NotBuilt:
-            state = "not built"
-        return {"status": "ok", "version": __version__, "catalogue": state}
+        """The process answers. It asks nobody else: whoever is restarted for a store that is away helps no one."""
+        return {"status": "ok", "version": __version__}
+
+    async def ready(self, caller: Caller, request: "Request") -> "Response":
+        status, answer = await self._drain.ready()
+        return _json(answer, status)
 
     async def openapi(self, caller: Caller, request: "Request") -> Answer:
         return document()

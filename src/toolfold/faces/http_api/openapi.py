@@ -80,7 +80,9 @@ def _paths() -> dict[str, Any]:
     own = {"parameters": [_data()["server_parameter"]]}
     paths["/v1/sign-ins/{server}"] = {"post": {**begin["get"], **own}, "delete": {**end["get"], **own}}
     paths["/v1/instructions"] = _get("instructions", "What to tell a model before its first call.", "Instructions")
-    paths["/healthz"] = _get("health", "Whether toolfold is up.", "Health")
+    paths["/healthz"] = _get("health", "Whether the process answers.", "Health")
+    paths["/readyz"] = _get("ready", "Whether it takes requests: 503 says what is missing.", "Ready")
+    paths["/readyz"]["get"]["responses"]["503"] = _content("It does not, now.", "application/json", "Ready")
     return paths
 
 
