@@ -92,7 +92,7 @@ class QuotaKeeper:
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
-        for name, slots in self._slots.items():
+        for name, slots in tuple(self._slots.items()):
             slots.running = 0
             await self._give_back(name, slots)
         await self._tasks.wait()
@@ -249,11 +249,13 @@ class QuotaKeeper:
         def hook(call: ToolCall, context: CallContext, outcome: Outcome) -> Awaitable[Outcome] | None:
             storing = store_large(call, context, outcome)
             limit = self.of(context.caller).stored_bytes_per_day if self._any else 0
-            return storing if storing is None or not limit else self._store(storing, context, outcome, limit)
+            return storing if storing is None or not limit else self._store_counted(storing, context, outcome, limit)
 
         return hook
 
-    async def _store(self, storing: Awaitable[Outcome], context: CallContext, outcome: Outcome, limit: int) -> Outcome:
+    async def _store_counted(
+        self, storing: Awaitable[Outcome], context: CallContext, outcome: Outcome, limit: int
+    ) -> Outcome:
         name = context.caller.name
         if (await self._add("stored", _DAY, self._window(_DAY), name, 0) or 0) >= limit:
             if asyncio.iscoroutine(storing):

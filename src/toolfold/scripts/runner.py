@@ -168,7 +168,7 @@ class _Slots:
         running, own = self.running.total(), self.running[caller]
         if not own:
             return running < self._total
-        share = self._total // len({*self.running, *self._waiting})
+        share = self._total // max(2, len({*self.running, *self._waiting}))
         return running < (self._shared if own >= share else self._total - 1)
 
 
