@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.audit.record import REFUSED, A, Step, StepName, StepResult, decode_step, encode_step
+from toolfold.audit.record import ADMIN, REFUSED, A, Step, StepName, StepResult, decode_step, encode_step
 from toolfold.audit.redaction import MAX_ARGUMENT_BYTES, Redactor
 from toolfold.calls import CallEnd
 from toolfold.config import Settings
@@ -333,6 +333,13 @@ class AuditLog:
         self._settle()
         step = self._step("call", caller, time.time(), tool_id=tool_id[:200], code=error.code, message=error.message)
         self._add_step(self._session(caller), step)
+
+    def record_change(self, caller: Caller, what: str, error: ToolfoldError | None = None) -> None:
+        """Records that somebody changed the gateway itself, or was not let."""
+        if self._settings.enabled:
+            said = {} if error is None else {"code": error.as_dict()["code"], "message": error.message}
+            step = Step(id=self._next_id(), step=ADMIN, at=time.time(), caller=caller.name, query=what[:500], **said)
+            self._add(_PendingStep(step))
 
     def record_refused_key(self, address: str, message: str) -> None:
         """Records a request without a known key. Anybody can send those: of one address, one a minute, with a count."""

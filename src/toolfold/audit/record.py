@@ -12,6 +12,8 @@ __all__ = ["Step"]
 
 # A request that was let in nowhere: it belongs to no caller.
 REFUSED = "refused"
+# A change of the gateway itself: its servers, policies, callers, or what is trusted.
+ADMIN = "admin"
 
 A = TypeVar("A")
 

@@ -17,15 +17,17 @@ from msgspec.structs import replace
 
 from toolfold import __version__
 from toolfold.errors import InvalidArguments, SignInRequired, ToolfoldError
+from toolfold.faces.http_api.admin import admin_routes
 from toolfold.faces.http_api.drain import Drain
 from toolfold.faces.http_api.openapi import MAX_SESSION_NAME, SESSION_HEADER, document
+from toolfold.faces.http_api.request import RequestError, check_json, read_body
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.faces.surface.instructions import discovery_instructions, visible_servers
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.results import INTERNAL_ERROR, Answer, TextAndData, error_dict
 from toolfold.gateway import Gateway
-from toolfold.types import EMPTY_OBJECT, CallContext, Caller, ServerState
-from toolfold.wire.jsonrpc import DECODE_ERRORS, parse_number
+from toolfold.types import CallContext, Caller, ServerState
+from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.serving.http_guard import HttpError, HttpGuard
 from toolfold.wire.serving.http_stream import ClientGone, DisconnectWatch
 
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 log = logging.getLogger("toolfold.http")
-
-MAX_BODY_BYTES = 16 * 1024 * 1024
 
 # Operations that may take long: they are cancelled when their client goes away.
 LONG = frozenset({"call_tool", "run_script", "tool_output"})
@@ -95,24 +95,13 @@ def make_app(gateway: Gateway, guard: HttpGuard, drain: Drain | None = None) -> 
         Route("/openapi.json", api.guarded(api.openapi, anonymous=True), methods=["GET"]),
         Route("/docs", api.guarded(api.docs, anonymous=True), methods=["GET"]),
     ]
+    routes += admin_routes(gateway, api.guarded)
     return Starlette(routes=routes, exception_handlers={HTTPException: _http_exception})
-
-
-class _RequestError(ToolfoldError):
-    """A request that never reached an operation."""
-
-    def __init__(self, status: int, code: str, message: str, *, next_action: str, hints: tuple[Any, ...] = ()) -> None:
-        super().__init__(message, hints=hints, next_action=next_action)
-        self.status = status
-        self._code = code
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**super().as_dict(), "code": self._code}
 
 
 def _status_of(error: ToolfoldError) -> int:
     """A `RequestError` brings its own status; all others have that of their code."""
-    return error.status if isinstance(error, _RequestError) else STATUSES.get(error.code, 500)
+    return error.status if isinstance(error, RequestError) else STATUSES.get(error.code, 500)
 
 
 class _Api:
@@ -153,8 +142,8 @@ class _Api:
 
     def operation(self, name: str) -> _Endpoint:
         async def run(caller: Caller, request: "Request") -> Answer:
-            body = await _read_body(request)
-            _check_json(body)
+            body = await read_body(request)
+            check_json(body)
             work = self._operations.run(name, body, CallContext(caller=caller))
             try:
                 return await (_until_disconnect(request, work) if name in LONG else work)
@@ -178,12 +167,12 @@ class _Api:
         return with_address(error, begun, f"; POST /v1/sign-ins/{server} gives an address, too")
 
     async def agent_run(self, caller: Caller, request: "Request") -> "Response":
-        return await _stream_run(self._gateway, caller, await _read_body(request))
+        return await _stream_run(self._gateway, caller, await read_body(request))
 
     async def live(self, caller: Caller, request: "Request") -> Answer:
         """One of the three tools of a live session. Requests that name the same session share it."""
-        body = await _read_body(request)
-        _check_json(body)
+        body = await read_body(request)
+        check_json(body)
         try:
             arguments = msgspec.json.decode(body, type=dict[str, Any])
         except DECODE_ERRORS as error:
@@ -239,7 +228,7 @@ class _Api:
         """The server that a request names, where this caller has an account of its own."""
         servers, name = self._gateway.upstreams, request.path_params["server"]
         if name not in servers.per_caller or self._gateway.view(caller).hides(name):
-            raise _RequestError(
+            raise RequestError(
                 404,
                 "NOT_FOUND",
                 f"there is no server {name[:100]!r} at which each caller has an account of its own",
@@ -258,7 +247,7 @@ class _Api:
 
     async def _sign_out(self, caller: Caller, server: str) -> Answer:
         if not self._gateway.upstreams.credentials.has(server, caller.name):
-            raise _RequestError(
+            raise RequestError(
                 404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
             )
         told = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
@@ -294,50 +283,6 @@ class _Api:
         return HTMLResponse(page(), headers={"content-security-policy": security_policy()})
 
 
-async def _read_body(request: "Request") -> Raw:
-    """The body as it came. No body stands for an empty object."""
-    # The header is only a claim: a chunked body has none, so what arrives is counted, too.
-    if (parse_number(request.headers.get("content-length")) or 0) > MAX_BODY_BYTES:
-        raise _too_large()
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MAX_BODY_BYTES:
-            raise _too_large()
-        pieces.append(piece)
-    body = b"".join(pieces)
-    if not body.strip():
-        return EMPTY_OBJECT
-    # A page of another origin can send `text/plain` without asking first, but not JSON.
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
-    if media_type != "application/json" and not media_type.endswith("+json"):
-        raise _RequestError(
-            415,
-            "UNSUPPORTED_MEDIA_TYPE",
-            "the body must be JSON, and its content type must say so",
-            next_action="send it with: Content-Type: application/json",
-        )
-    return Raw(body)
-
-
-def _too_large() -> _RequestError:
-    return _RequestError(
-        413,
-        "BODY_TOO_LARGE",
-        f"the body is larger than {MAX_BODY_BYTES:,} bytes",
-        next_action="send less; a stored output can be named by its handle instead of sent",
-    )
-
-
-def _check_json(body: Raw) -> None:
-    try:
-        msgspec.json.decode(body, type=Raw)
-    except DECODE_ERRORS as error:
-        raise _RequestError(
-            400, "BAD_JSON", f"the body is not JSON: {error}"[:300], next_action="send one JSON object"
-        ) from None
-
-
 async def _until_disconnect(request: "Request", work: Coroutine[Any, Any, Answer]) -> Answer:
     """Awaits `work`, and cancels it when the client goes away."""
     answer: list[Answer] = []
@@ -349,7 +294,7 @@ async def _until_disconnect(request: "Request", work: Coroutine[Any, Any, Answer
     try:
         await watch.run(run())
     except ClientGone:  # 499 is nginx's status for it, seen only in logs
-        raise _RequestError(
+        raise RequestError(
             499, "CLIENT_GONE", "nobody waits for the answer", next_action="ask again and wait"
         ) from None
     finally:
@@ -370,7 +315,7 @@ def _json(answer: Answer, status: int = 200, headers: Mapping[str, str] | None =
 
 def _refused(refusal: HttpError) -> "Response":
     """What the guard refuses, in the form of all errors."""
-    error = _RequestError(refusal.status, refusal.code, refusal.message, next_action=refusal.next_action)
+    error = RequestError(refusal.status, refusal.code, refusal.message, next_action=refusal.next_action)
     headers = {name.decode(): value.decode() for name, value in refusal.headers}
     return _json({"error": error.as_dict()}, refusal.status, headers)
 
@@ -383,11 +328,11 @@ async def _http_exception(request: "Request", error: Any) -> "Response":
             f"{request.method[:20]} is not possible here",
             "use POST for operations under /v1, GET for all else",
         )
-        refused = _RequestError(status, "METHOD_NOT_ALLOWED", message, next_action=action)
+        refused = RequestError(status, "METHOD_NOT_ALLOWED", message, next_action=action)
     else:
         operations = tuple(f"/v1/{definition.name}" for definition in DISCOVERY)
         message = "there is nothing at this address"
-        refused = _RequestError(status, "NOT_FOUND", message, hints=operations, next_action="see /docs")
+        refused = RequestError(status, "NOT_FOUND", message, hints=operations, next_action="see /docs")
     return _json({"error": refused.as_dict()}, error.status_code, error.headers)
 
 
