@@ -133,7 +133,7 @@ def test_19_policies_and_callers_are_written_checked_and_never_tell_a_key(served
             ("policies/bad", {"alow": []}, "alow"),
             ("policies/bad", {"allow": ["colour:red"]}, "unknown kind"),
             ("callers/ci", {"key": "short"}, "too short"),
-            ("callers/ci", {"key": key, "policy": "nowhere"}, "nowhere"),
+            ("callers/ci", {"key": key, "policy": "nowhere"}, "there is no such policy"),
             ("callers/ci", {"key": "${A_VARIABLE_THAT_IS_NOT_SET}"}, "A_VARIABLE_THAT_IS_NOT_SET"),
         ):
             wrong = admin.ask("PUT", path, body)

@@ -314,6 +314,14 @@ class Telemetry(Struct, frozen=True, kw_only=True):
     """Make OpenTelemetry spans. Needs the extra `otel`."""
     endpoint: str = ""
     """Where spans go, over OTLP and HTTP; empty: as the OTEL_… variables say."""
+    metrics: bool = False
+    """Send the duration histograms of MCP's conventions. Needs the extra `otel`."""
+    metrics_endpoint: str = ""
+    """Where they go, the same way."""
+    audit: bool = False
+    """Send the audit log as OTLP logs, each record at least once. Needs the extra `otel`."""
+    audit_endpoint: str = ""
+    """Where it goes, the same way."""
     logs: Literal["text", "json"] = "text"
 
 

@@ -12,9 +12,14 @@ if TYPE_CHECKING:
 
 
 def tracing_of(settings: "Telemetry") -> "Tracing | None":
-    """What makes spans, where the configuration wants any."""
-    if not settings.traces:
+    """What makes spans and measures durations, where the configuration wants either."""
+    if not (settings.traces or settings.metrics):
         return None
     from toolfold.telemetry.spans import Tracing
 
-    return Tracing(endpoint=settings.endpoint)
+    return Tracing(
+        spans=settings.traces,
+        metrics=settings.metrics,
+        endpoint=settings.endpoint,
+        metrics_endpoint=settings.metrics_endpoint,
+    )

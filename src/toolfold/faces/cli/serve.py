@@ -31,7 +31,7 @@ from toolfold.telemetry.server_logs import ServerLogs
 from toolfold.types import Caller
 
 if TYPE_CHECKING:
-    from toolfold.wire.serving import Server
+    from toolfold.wire.serving import App, ServeOptions, Server
 
 log = logging.getLogger("toolfold.serve")
 
@@ -132,7 +132,7 @@ async def _open_server(
     """The server of the chosen profile, and the event that a signal sets. Its configuration is followed; `check` may
     refuse a new one."""
     from toolfold.faces.mcp_server.profiles import open_app
-    from toolfold.wire.serving import ServeOptions, Server
+    from toolfold.wire.serving import ServeOptions
 
     if arguments.subset:  # said at once where there is none of that name
         gateway.access.subset(arguments.subset)
@@ -149,13 +149,28 @@ async def _open_server(
         tasks = [first_build := gateway.begin(), asyncio.ensure_future(watch.run())]
         if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
             tasks.append(asyncio.ensure_future(_prepare_search(gateway, first_build)))
+        if gateway.settings.telemetry.audit:
+            from toolfold.telemetry.audit_export import AuditExporter
+
+            exporter = AuditExporter(gateway.store, gateway.audit_log, gateway.settings.telemetry.audit_endpoint)
+            tasks.append(asyncio.ensure_future(exporter.run()))
         _tune_process()
         try:
-            yield Server(app, options), stop
+            yield _make_server(gateway, app, options, "pipe" if arguments.http is None else "tcp"), stop
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _make_server(gateway: Gateway, app: "App", options: "ServeOptions", transport: str) -> "Server":
+    from toolfold.wire.serving import Server
+
+    if gateway.tracing is None:
+        return Server(app, options)
+    from toolfold.telemetry.served import ObservedServer
+
+    return ObservedServer(app, options, gateway.tracing, transport)
 
 
 @asynccontextmanager

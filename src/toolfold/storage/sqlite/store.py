@@ -160,8 +160,10 @@ class SqliteStore:
         session: str | None = None,
         after: int = 0,
         last: int | None = None,
+        first: int | None = None,
     ) -> list[AuditRow]:
-        return await self._read(lambda db: _read_audit(db, {"caller": caller, "session": session}, after, last))
+        wanted = {"caller": caller, "session": session}
+        return await self._read(lambda db: _read_audit(db, wanted, after, last, first))
 
     async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         def run() -> _T:
@@ -417,15 +419,16 @@ def _append_audit(db: sqlite3.Connection, rows: Sequence[AuditRow], *, keep: int
 
 
 def _read_audit(
-    db: sqlite3.Connection, columns: Mapping[str, str | None], after: int, last: int | None
+    db: sqlite3.Connection, columns: Mapping[str, str | None], after: int, last: int | None, first: int | None
 ) -> list[AuditRow]:
     wanted = {column: value for column, value in columns.items() if value is not None}
+    order, most = ("DESC", last) if first is None or last is not None else ("ASC", first)
     query = f"""
         SELECT number, at, caller, session, selection, record FROM trail
-        WHERE {"".join(f"{column} = ? AND " for column in wanted)} number > ? ORDER BY number DESC LIMIT ?
+        WHERE {"".join(f"{column} = ? AND " for column in wanted)} number > ? ORDER BY number {order} LIMIT ?
     """  # noqa: S608 - joined from our own words only
-    rows = db.execute(query, (*wanted.values(), after, -1 if last is None else last)).fetchall()
+    rows = db.execute(query, (*wanted.values(), after, -1 if most is None else most)).fetchall()
     return [
         AuditRow(number=row[0], at=row[1], caller=row[2], session=row[3], selection=row[4], record=bytes(row[5]))
-        for row in reversed(rows)
+        for row in sorted(rows)
     ]
