@@ -2,10 +2,13 @@
 
 import asyncio
 import signal
+import sqlite3
+import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +206,23 @@ def test_19_a_client_that_listens_does_not_hold_the_end_up(served: Served, era: 
     with served.over_http() as url:
         wait_until_ready(url, 200)
         asyncio.run(scene(url))
+
+
+def test_19_an_older_gateway_goes_on_while_a_newer_one_migrates_the_store(served: Served) -> None:
+    """Migrations only add. What was open stays open; what starts anew must be of the newer version."""
+    served.write(served.table("shop", "buy"))
+    with served.over_http() as url:
+        wait_for_call(url, "shop.buy")
+        with closing(sqlite3.connect(served.home / "toolfold.sqlite", isolation_level=None)) as newer:
+            version = newer.execute("PRAGMA user_version").fetchone()[0]
+            newer.executescript(
+                f"BEGIN; CREATE TABLE of_a_later_version (x); PRAGMA user_version = {version + 1}; COMMIT;"
+            )
+        with ThreadPoolExecutor(16) as crowd:  # more at once than it has connections open
+            listed = list(crowd.map(lambda _: httpx2.post(site(url, "/v1/list"), json={}, timeout=20), range(64)))
+        assert {answer.status_code for answer in listed} == {200}
+        assert call(url, "shop.buy", {})["content"]
+        assert ready(url)[0] == 200
+        late = subprocess.run(served.command("--http", "127.0.0.1:0"), capture_output=True, timeout=60, check=False)
+        assert b"newer toolfold" in late.stderr
+        assert late.returncode == 5

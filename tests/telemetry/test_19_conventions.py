@@ -60,7 +60,7 @@ async def observed(home: Path, memory: Memory, *tables: str) -> AsyncIterator[st
         vars(gateway)["tracing"] = memory.tracing
         await gateway.build()
         async with open_app(gateway, "direct") as app:
-            mcp = McpHttpApp(ObservedServer(app, ServeOptions(), memory.tracing, "tcp"))
+            mcp = McpHttpApp(ObservedServer(memory.tracing, "tcp", app, ServeOptions()))
             bound, stop = listening_socket("127.0.0.1", 0), asyncio.Event()
             serving = asyncio.create_task(run_site(Site(mcp), bound, stop))
             try:

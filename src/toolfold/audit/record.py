@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from toolfold import tokens
 
-__all__ = ["Step"]
+__all__ = ["Step", "decode_step"]
 
 # A request that was let in nowhere: it belongs to no caller.
 REFUSED = "refused"

@@ -20,6 +20,8 @@ from toolfold.audit.record import Step, decode_step
 from toolfold.errors import ConfigError, StoreError
 from toolfold.storage.base import AuditRow, Store
 
+__all__ = ["AuditExporter", "encode_line"]
+
 log = logging.getLogger("toolfold.telemetry")
 
 _NAMESPACE, _CURSOR, _LEASE = "audit-export", "otlp", "audit-export"

@@ -15,10 +15,12 @@ from toolfold.containers import BoundedDict
 from toolfold.telemetry.spans import Attributes, Tracing, extract, failed, problem_of
 from toolfold.types import Caller
 from toolfold.wire.jsonrpc import DECODE_ERRORS, Envelope, Parts
-from toolfold.wire.serving import App, ServeOptions, Server
+from toolfold.wire.serving import Server
 from toolfold.wire.serving.exchange import Exchange
 from toolfold.wire.serving.notifications import SendNotification
 from toolfold.wire.serving.session import Session
+
+__all__ = ["ObservedServer"]
 
 _MAX_SESSIONS = 10_000
 # A result over this size is not searched for its being an error.
@@ -33,8 +35,8 @@ class _Named(Struct):
 class ObservedServer(Server):
     """The same server, measured. `transport`: `tcp` for HTTP, `pipe` for stdio."""
 
-    def __init__(self, app: App, options: ServeOptions, tracing: Tracing, transport: str) -> None:
-        super().__init__(app, options)
+    def __init__(self, tracing: Tracing, transport: str, *given: Any) -> None:
+        super().__init__(*given)
         self._tracing = tracing
         self._place: Attributes = {"network.transport": transport}
         if transport == "tcp":

@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ from toolfold.telemetry.server_logs import ServerLogs
 from toolfold.types import Caller
 
 if TYPE_CHECKING:
-    from toolfold.wire.serving import App, ServeOptions, Server
+    from toolfold.wire.serving import Server
 
 log = logging.getLogger("toolfold.serve")
 
@@ -156,21 +156,22 @@ async def _open_server(
             tasks.append(asyncio.ensure_future(exporter.run()))
         _tune_process()
         try:
-            yield _make_server(gateway, app, options, "pipe" if arguments.http is None else "tcp"), stop
+            yield _make_server(gateway, "pipe" if arguments.http is None else "tcp", app, options), stop
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _make_server(gateway: Gateway, app: "App", options: "ServeOptions", transport: str) -> "Server":
+def _make_server(gateway: Gateway, transport: str, *given: Any) -> "Server":
+    """A server with what it is given, measured where telemetry wants that."""
     from toolfold.wire.serving import Server
 
     if gateway.tracing is None:
-        return Server(app, options)
+        return Server(*given)
     from toolfold.telemetry.served import ObservedServer
 
-    return ObservedServer(app, options, gateway.tracing, transport)
+    return ObservedServer(gateway.tracing, transport, *given)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ import msgspec
 from toolfold.errors import NotBuilt, StoreError
 from toolfold.faces.mcp_server.http import ENDPOINT, Asgi
 from toolfold.gateway import Gateway
-from toolfold.wire.jsonrpc import INTERNAL_ERROR
+from toolfold.wire.serving import RpcError
 from toolfold.wire.serving.http_stream import Receive, Scope, Send
 
 log = logging.getLogger("toolfold.serve")
@@ -33,6 +33,8 @@ _LISTEN = b"subscriptions/listen"
 _STOPPED = "this gateway is being stopped"
 _ELSEWHERE = "connect again: behind the same address another gateway answers, or this one does once it is back"
 _CLOSE = (b"connection", b"close")
+# An error of the server, by JSON-RPC.
+_UNAVAILABLE = -32000
 _CUT = "ask again, if asking twice does no harm: what was under way may have had its effect"
 
 
@@ -176,11 +178,10 @@ def _is_stream(scope: Scope) -> bool:
 async def _refuse(scope: Scope, send: Send, next_action: str) -> None:
     error = {"code": "GATEWAY_STOPPING", "message": _STOPPED, "hints": [], "next_action": next_action}
     error["retry_after_s"] = 1
-    answer: dict[str, Any] = {"error": error}
     if scope["path"].startswith(ENDPOINT):
-        fault = {"code": INTERNAL_ERROR, "message": f"{_STOPPED}: {next_action}", "data": error}
-        answer = {"jsonrpc": "2.0", "id": None, "error": fault}
-    body = msgspec.json.encode(answer)
+        body = RpcError(_UNAVAILABLE, f"{_STOPPED}: {next_action}", error).response(None)
+    else:
+        body = msgspec.json.encode({"error": error})
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     headers += [(b"retry-after", b"1"), (b"cache-control", b"no-store"), _CLOSE]
     await send({"type": "http.response.start", "status": 503, "headers": headers})

@@ -59,6 +59,7 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         self._watcher: sqlite3.Connection | None = None
         self._seen_version: int | None = None
+        self._connected = False
 
     async def __aenter__(self) -> Self:
         self._reads = ThreadPoolExecutor(1, thread_name_prefix="toolfold-read")
@@ -201,7 +202,9 @@ class SqliteStore:
         return executor
 
     def _connect(self) -> sqlite3.Connection:
-        return connect(self.path, busy_s=self._busy_s, create=self._create)
+        made = connect(self.path, busy_s=self._busy_s, create=self._create, further=self._connected)
+        self._connected = True
+        return made
 
     def take_reader(self) -> sqlite3.Connection:
         """A read connection that nobody uses. Only in the reading thread."""
