@@ -181,9 +181,9 @@ class Gateway:
 
     @cached_property
     def tracing(self) -> "Tracing | None":
-        from toolfold.telemetry import tracing_of
+        from toolfold.telemetry import _tracing_of
 
-        return tracing_of(self.settings.telemetry)
+        return _tracing_of(self.settings.telemetry)
 
     @cached_property
     def audit_log(self) -> "AuditLog":

@@ -1,4 +1,4 @@
-"""Quotas: counted over all gateways on one store, refused with what ran out and when it works again."""
+"""_Quotas: counted over all gateways on one store, refused with what ran out and when it works again."""
 
 import asyncio
 import threading
@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from served_config import Served, wait_for_call
 
 from toolfold import Gateway, Settings
-from toolfold.config.sections import CallerKey, Policy, Quotas, Scripts
+from toolfold.config.sections import CallerKey, Policy, Scripts, _Quotas
 from toolfold.errors import QuotaExceeded
-from toolfold.policy.quotas import QuotaKeeper
+from toolfold.policy.quotas import _QuotaKeeper
 from toolfold.storage.sqlite.store import SqliteStore
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import CallContext, Caller, Tool, ToolCall, ToolDefinition
@@ -50,7 +50,7 @@ class Scene:
     def __init__(self, store: CountingStore, settings: Settings) -> None:
         self.now = 1_000_020.0
         self.store = store
-        self.keepers = [QuotaKeeper(store, settings, lambda: self.now) for _ in range(3)]
+        self.keepers = [_QuotaKeeper(store, settings, lambda: self.now) for _ in range(3)]
 
     async def call(self, keeper: int = 0, caller: Caller = ANN) -> CallContext:
         context = CallContext(caller=caller)
@@ -77,7 +77,7 @@ async def test_19_without_quotas_the_store_is_never_asked(tmp_path: Path) -> Non
 
 
 async def test_19_calls_are_counted_over_gateways_and_reserved_ahead(tmp_path: Path) -> None:
-    async with scene(tmp_path, quotas=Quotas(calls_per_minute=400)) as now:
+    async with scene(tmp_path, quotas=_Quotas(calls_per_minute=400)) as now:
         for number in range(360):
             await now.call(number % 3)
         assert now.store.asked <= 21, "twenty calls are reserved at a time"
@@ -101,7 +101,7 @@ async def test_19_calls_are_counted_over_gateways_and_reserved_ahead(tmp_path: P
 
 
 async def test_19_never_more_than_the_quota_however_many_ask_at_once(tmp_path: Path) -> None:
-    async with scene(tmp_path, quotas=Quotas(calls_per_minute=7)) as now:
+    async with scene(tmp_path, quotas=_Quotas(calls_per_minute=7)) as now:
         calls = (now.call(number % 3) for number in range(60))
         done = await asyncio.gather(*calls, return_exceptions=True)
         assert sum(isinstance(one, CallContext) for one in done) == 7
@@ -112,18 +112,18 @@ async def test_19_a_callers_own_quota_comes_before_its_policys_and_that_before_a
     policies = (Policy(name="narrow", quotas={"calls_per_minute": 2}),)
     callers = (CallerKey(name="cat", key="k" * 20, policy="narrow", quotas={"calls_per_minute": 5}),)
     async with scene(
-        tmp_path, quotas=Quotas(calls_per_minute=1, calls_at_once=9), policies=policies, callers=callers
+        tmp_path, quotas=_Quotas(calls_per_minute=1, calls_at_once=9), policies=policies, callers=callers
     ) as now:
         keeper = now.keepers[0]
         assert keeper.of(ANN).calls_per_minute == 1
         assert keeper.of(Caller(name="dan", policy="narrow")).calls_per_minute == 2
-        assert keeper.of(Caller(name="cat", policy="narrow")) == Quotas(calls_per_minute=5, calls_at_once=9)
+        assert keeper.of(Caller(name="cat", policy="narrow")) == _Quotas(calls_per_minute=5, calls_at_once=9)
         keeper.reconfigure(Settings(home=tmp_path))
         assert keeper.check(CALL, CallContext(caller=ANN)) is None
 
 
 async def test_19_calls_at_once_are_counted_over_gateways_and_a_freed_one_is_taken_elsewhere(tmp_path: Path) -> None:
-    async with scene(tmp_path, quotas=Quotas(calls_at_once=2)) as now:
+    async with scene(tmp_path, quotas=_Quotas(calls_at_once=2)) as now:
         first, second = await now.call(0), await now.call(1)
         with pytest.raises(QuotaExceeded, match="2 of your calls run already"):
             await now.call(2)
@@ -137,7 +137,7 @@ async def test_19_calls_at_once_are_counted_over_gateways_and_a_freed_one_is_tak
 
 
 async def test_19_calls_of_a_gateway_that_was_killed_count_until_the_minute_is_over(tmp_path: Path) -> None:
-    async with scene(tmp_path, quotas=Quotas(calls_at_once=1)) as now:
+    async with scene(tmp_path, quotas=_Quotas(calls_at_once=1)) as now:
         await now.call(0)  # and nobody ever hears of it again
         with pytest.raises(QuotaExceeded):
             await now.call(1)
@@ -146,7 +146,7 @@ async def test_19_calls_of_a_gateway_that_was_killed_count_until_the_minute_is_o
 
 
 async def test_19_a_long_call_counts_in_the_next_minute_too(tmp_path: Path) -> None:
-    async with scene(tmp_path, quotas=Quotas(calls_at_once=2)) as now:
+    async with scene(tmp_path, quotas=_Quotas(calls_at_once=2)) as now:
         await now.call(0)
         now.now += 60
         again = await now.call(0)  # tells the store of both
@@ -157,7 +157,7 @@ async def test_19_a_long_call_counts_in_the_next_minute_too(tmp_path: Path) -> N
 
 
 async def test_19_while_the_store_does_not_answer_a_gateway_counts_for_itself(tmp_path: Path) -> None:
-    async with scene(tmp_path, quotas=Quotas(calls_per_minute=3)) as now:
+    async with scene(tmp_path, quotas=_Quotas(calls_per_minute=3)) as now:
         now.store.away = True
         for _ in range(3):
             await now.call()
@@ -166,7 +166,7 @@ async def test_19_while_the_store_does_not_answer_a_gateway_counts_for_itself(tm
         now.store.away = False
 
 
-def gateway_with(tmp_path: Path, quotas: Quotas, *upstreams: Any) -> Gateway:
+def gateway_with(tmp_path: Path, quotas: _Quotas, *upstreams: Any) -> Gateway:
     settings = Settings(home=tmp_path, quotas=quotas, scripts=Scripts(ready=1))
     return Gateway(replace(settings, outputs=replace(settings.outputs, directory=str(tmp_path))), upstreams=upstreams)
 
@@ -175,7 +175,7 @@ async def test_19_stored_bytes_run_out_and_small_answers_still_come(tmp_path: Pa
     shop = MemoryUpstream("shop", [{"name": "report"}, {"name": "count"}])
     shop.answer("report", "x" * 50_000)
     shop.answer("count", "7")
-    async with gateway_with(tmp_path, Quotas(stored_bytes_per_day=80_000), shop) as gateway:
+    async with gateway_with(tmp_path, _Quotas(stored_bytes_per_day=80_000), shop) as gateway:
         await gateway.build()
         for _ in range(2):  # the second goes over: it is looked at before each
             assert (await gateway.call_tool("shop.report", {})).stored is not None
@@ -189,7 +189,7 @@ async def test_19_stored_bytes_run_out_and_small_answers_still_come(tmp_path: Pa
 
 
 async def test_19_script_seconds_run_out(tmp_path: Path) -> None:
-    async with gateway_with(tmp_path, Quotas(script_s_per_hour=1)) as gateway:
+    async with gateway_with(tmp_path, _Quotas(script_s_per_hour=1)) as gateway:
         await gateway.build()
         assert (await gateway.run_script("import time\ntime.sleep(1.1)", caller=ANN)).outcome == "finished"
         with pytest.raises(QuotaExceeded, match="1 seconds of scripts an hour"):

@@ -22,7 +22,7 @@ from served_config import Served, parameters, wait_for_call
 from toolfold import Gateway, Settings
 from toolfold.faces.mcp_server.http import Site, listening_socket, run_site
 from toolfold.faces.mcp_server.profiles import open_app
-from toolfold.telemetry.served import ObservedServer
+from toolfold.telemetry.served import _ObservedServer
 from toolfold.telemetry.spans import BOUNDARIES, Tracing
 from toolfold.wire.serving import ServeOptions
 from toolfold.wire.serving.http import McpHttpApp
@@ -60,7 +60,7 @@ async def observed(home: Path, memory: Memory, *tables: str) -> AsyncIterator[st
         vars(gateway)["tracing"] = memory.tracing
         await gateway.build()
         async with open_app(gateway, "direct") as app:
-            mcp = McpHttpApp(ObservedServer(memory.tracing, "tcp", app, ServeOptions()))
+            mcp = McpHttpApp(_ObservedServer(memory.tracing, "tcp", app, ServeOptions()))
             bound, stop = listening_socket("127.0.0.1", 0), asyncio.Event()
             serving = asyncio.create_task(run_site(Site(mcp), bound, stop))
             try:

@@ -32,8 +32,8 @@ from toolfold.config.sections import (
     Limits,
     MetadataRule,
     Policy,
-    Quotas,
     Subset,
+    _Quotas,
 )
 from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import NAME_RULE, ServerContext, build_server, clean_name, is_valid_name
@@ -293,7 +293,7 @@ def _read_patterns(
 def _check_quotas(fields: dict[str, Any], checker: Checker, path: KeyPath) -> None:
     """Puts checked quotas in the place of those that were written."""
     if "quotas" in fields:
-        fields["quotas"] = checker.section(Quotas, fields["quotas"], path)
+        fields["quotas"] = checker.section(_Quotas, fields["quotas"], path)
 
 
 def _check_claims(claims: dict[str, Any], checker: Checker, path: KeyPath) -> None:

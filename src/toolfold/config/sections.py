@@ -181,7 +181,7 @@ class Model(PartialRepr, frozen=True, kw_only=True):
     """Whether answers are asked for piece by piece: a slow model then has `timeout_s` for each."""
 
 
-class Quotas(Struct, frozen=True, kw_only=True):
+class _Quotas(Struct, frozen=True, kw_only=True):
     """What one caller may use, over all gateways on one store; 0: as much as it likes. A policy or a caller may have
     quotas of its own."""
 
@@ -370,5 +370,5 @@ SECTIONS: dict[str, type[Struct]] = {
     "telemetry": Telemetry,
     "auth": Auth,
     "sign_in": SignIn,
-    "quotas": Quotas,
+    "quotas": _Quotas,
 }

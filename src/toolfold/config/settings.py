@@ -26,12 +26,12 @@ from toolfold.config.sections import (
     Model,
     Outputs,
     Policy,
-    Quotas,
     Scripts,
     SignIn,
     Subset,
     Telemetry,
     Trust,
+    _Quotas,
     _Search,
 )
 from toolfold.errors import ConfigError
@@ -72,7 +72,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
     sign_in: SignIn = SignIn()
-    quotas: Quotas = Quotas()
+    quotas: _Quotas = _Quotas()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None

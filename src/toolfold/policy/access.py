@@ -31,7 +31,7 @@ from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, ConfigError, NotAuthorized
-from toolfold.policy.quotas import QuotaKeeper
+from toolfold.policy.quotas import _QuotaKeeper
 from toolfold.policy.trust import TrustMonitor, TrustReview
 from toolfold.policy.view import CatalogueView, VisibleCatalogue
 from toolfold.storage.base import Snapshot, Store
@@ -277,7 +277,7 @@ class AccessControl:
         self._views: BoundedDict[tuple[str, tuple[str, ...], str, str], CatalogueView] = BoundedDict(_MAX_VIEWS)
         # Callers as earlier settings had them, which sessions may still hold.
         self._outdated: dict[tuple[str, str, tuple[str, ...]], CallerKey | None] = {}
-        self.quotas = QuotaKeeper(store, settings)
+        self.quotas = _QuotaKeeper(store, settings)
         self._use_settings(settings)
 
     async def aclose(self) -> None:

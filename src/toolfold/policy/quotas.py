@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolfold.config import Settings
-from toolfold.config.sections import Quotas
+from toolfold.config.sections import _Quotas
 from toolfold.containers import BoundedDict, TaskSet
 from toolfold.errors import QuotaExceeded, StoreError
 from toolfold.storage.base import Store
@@ -65,7 +65,7 @@ class _Slots:
         self.trimming = False
 
 
-class QuotaKeeper:
+class _QuotaKeeper:
     """The quotas of one configuration, counted in one store."""
 
     def __init__(self, store: Store | None, settings: Settings, clock: Callable[[], float] = time.time) -> None:
@@ -85,7 +85,7 @@ class QuotaKeeper:
         self._defaults = settings.quotas
         self._by_policy = {policy.name: policy.quotas for policy in settings.policies if policy.quotas}
         self._by_caller = {caller.name: caller.quotas for caller in settings.callers if caller.quotas}
-        self._any = bool(self._by_policy or self._by_caller) or settings.quotas != Quotas()
+        self._any = bool(self._by_policy or self._by_caller) or settings.quotas != _Quotas()
 
     async def aclose(self) -> None:
         """Gives back what is held, so that other gateways need not wait for the minute's end."""
@@ -97,10 +97,10 @@ class QuotaKeeper:
             await self._give_back(name, slots)
         await self._tasks.wait()
 
-    def of(self, caller: Caller) -> Quotas:
+    def of(self, caller: Caller) -> _Quotas:
         """What a caller may use: its own quotas, else its policy's, else those of all. 0: as much as it likes."""
         own = {**self._by_policy.get(caller.policy, {}), **self._by_caller.get(caller.name, {})}
-        return Quotas(**{**_fields(self._defaults), **own}) if own else self._defaults
+        return _Quotas(**{**_fields(self._defaults), **own}) if own else self._defaults
 
     # --- calls
 
@@ -115,7 +115,7 @@ class QuotaKeeper:
             return self._wait(call, context, quotas)
         return None
 
-    async def _wait(self, call: ToolCall, context: CallContext, quotas: Quotas, *, reserve: bool = False) -> ToolCall:
+    async def _wait(self, call: ToolCall, context: CallContext, quotas: _Quotas, *, reserve: bool = False) -> ToolCall:
         name = context.caller.name
         if reserve:
             await self._reserve(name, quotas.calls_per_minute)
@@ -313,5 +313,5 @@ class QuotaKeeper:
         )
 
 
-def _fields(quotas: Quotas) -> dict[str, int]:
-    return {name: getattr(quotas, name) for name in Quotas.__struct_fields__}
+def _fields(quotas: _Quotas) -> dict[str, int]:
+    return {name: getattr(quotas, name) for name in _Quotas.__struct_fields__}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from toolfold.telemetry.spans import Tracing
 
 
-def tracing_of(settings: "Telemetry") -> "Tracing | None":
+def _tracing_of(settings: "Telemetry") -> "Tracing | None":
     """What makes spans and measures durations, where the configuration wants either."""
     if not (settings.traces or settings.metrics):
         return None

@@ -20,7 +20,7 @@ from toolfold.audit.record import Step, decode_step
 from toolfold.errors import ConfigError, StoreError
 from toolfold.storage.base import AuditRow, Store
 
-__all__ = ["AuditExporter", "encode_line"]
+__all__ = ["_AuditExporter", "_encode_line"]
 
 log = logging.getLogger("toolfold.telemetry")
 
@@ -36,7 +36,7 @@ _GAP_S = 5.0
 _LAST_S = 5.0
 
 
-class AuditExporter:
+class _AuditExporter:
     """Follows one audit log. Raises `ConfigError` where OpenTelemetry is not installed."""
 
     def __init__(self, store: Store, audit_log: AuditLog, endpoint: str) -> None:
@@ -171,6 +171,6 @@ def _attributes(number: int, step: Step) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value not in ("", None)}
 
 
-def encode_line(row: AuditRow) -> bytes:
+def _encode_line(row: AuditRow) -> bytes:
     """A record as a line of JSON: its number, by which a later export goes on, and the record."""
     return b'{"number":%d,' % row.number + bytes(msgspec.json.encode(decode_step(row.record)))[1:] + b"\n"

@@ -12,7 +12,7 @@ from opentelemetry.trace import Link as SpanLink
 from opentelemetry.trace import SpanKind, get_current_span
 
 from toolfold.containers import BoundedDict
-from toolfold.telemetry.spans import Attributes, Tracing, extract, failed, problem_of
+from toolfold.telemetry.spans import Attributes, Tracing, _extract, _failed, _problem_of
 from toolfold.types import Caller
 from toolfold.wire.jsonrpc import DECODE_ERRORS, Envelope, Parts
 from toolfold.wire.serving import Server
@@ -20,7 +20,7 @@ from toolfold.wire.serving.exchange import Exchange
 from toolfold.wire.serving.notifications import SendNotification
 from toolfold.wire.serving.session import Session
 
-__all__ = ["ObservedServer"]
+__all__ = ["_ObservedServer"]
 
 _MAX_SESSIONS = 10_000
 # A result over this size is not searched for its being an error.
@@ -32,7 +32,7 @@ class _Named(Struct):
     uri: str = ""
 
 
-class ObservedServer(Server):
+class _ObservedServer(Server):
     """The same server, measured. `transport`: `tcp` for HTTP, `pipe` for stdio."""
 
     def __init__(self, tracing: Tracing, transport: str, *given: Any) -> None:
@@ -86,7 +86,7 @@ class _Observed:
     def __init__(self, tracing: Tracing, about: Attributes, own: Attributes, meta: Raw | None) -> None:
         self.about = about
         self._tracing = tracing
-        ambient, parent = get_current_span().get_span_context(), extract(meta)
+        ambient, parent = get_current_span().get_span_context(), _extract(meta)
         target = about.get("gen_ai.tool.name") or about.get("gen_ai.prompt.name")
         name = f"{about['mcp.method.name']} {target}" if target else str(about["mcp.method.name"])
         # The client's own span is the parent, whatever carries the request; that is linked.
@@ -95,7 +95,7 @@ class _Observed:
         self._made: Any = None
 
     def fail(self, kind: str) -> None:
-        failed(self._made, kind)
+        _failed(self._made, kind)
         self.about["error.type"] = kind
 
     def __enter__(self) -> "_Observed":
@@ -105,7 +105,7 @@ class _Observed:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None:
-            self.about |= problem_of(error)
+            self.about |= _problem_of(error)
         self._made.set_attributes(self.about)
         measured = {key: value for key, value in self.about.items() if key != "mcp.resource.uri"}  # any text
         self._tracing.measure("mcp.server.operation.duration", time.perf_counter() - self._started, measured)

@@ -20,7 +20,7 @@ from toolfold import __version__
 from toolfold.calls import Handler
 from toolfold.errors import ConfigError, RemoteError, ToolfoldError
 from toolfold.types import CallContext, Caller, Outcome, ToolCall
-from toolfold.wire.observer import OBSERVERS, RequestEnd
+from toolfold.wire.observer import OBSERVERS, _RequestEnd
 from toolfold.wire.serving.exchange import RpcError
 
 if TYPE_CHECKING:
@@ -63,26 +63,38 @@ class Tracing:
     ) -> None:
         self._own: list[Any] = []
         try:
-            from opentelemetry import metrics as otel_metrics
-            from opentelemetry import trace
+            import opentelemetry.metrics
+            import opentelemetry.trace  # noqa: F401 - said at once where it is not installed
         except ImportError as error:
             raise _missing() from error
-        if provider is None and not spans:
-            provider = trace.NoOpTracerProvider()
         if provider is None:
-            set_by_program = trace.get_tracer_provider()
-            if endpoint or isinstance(set_by_program, trace.ProxyTracerProvider):
-                provider = self._keep(_exporting(endpoint))
-            else:
-                provider = set_by_program
+            provider = self._tracers(endpoint, wanted=spans)
         self.tracer: Tracer = provider.get_tracer("toolfold", __version__)
         if meters is None and metrics:
-            meters = otel_metrics.get_meter_provider()
-            if metrics_endpoint or type(meters).__name__ == "_ProxyMeterProvider":
-                meters = self._keep(_measuring(metrics_endpoint))
+            meters = self._meters(metrics_endpoint)
         self._histograms = {} if meters is None else _histograms(meters)
         self._names: set[str] = set()
         OBSERVERS.append(self._request_ended)
+
+    def _tracers(self, endpoint: str, *, wanted: bool) -> "TracerProvider":
+        from opentelemetry import trace
+
+        if not wanted:
+            return trace.NoOpTracerProvider()
+        set_by_program = trace.get_tracer_provider()
+        if not endpoint and not isinstance(set_by_program, trace.ProxyTracerProvider):
+            return set_by_program
+        own: TracerProvider = self._keep(_exporting(endpoint))
+        return own
+
+    def _meters(self, endpoint: str) -> "MeterProvider":
+        from opentelemetry.metrics import get_meter_provider
+
+        set_by_program = get_meter_provider()
+        if not endpoint and type(set_by_program).__name__ != "_ProxyMeterProvider":
+            return set_by_program
+        own: MeterProvider = self._keep(_measuring(endpoint))
+        return own
 
     def _keep(self, provider: Any) -> Any:
         self._own.append(provider)
@@ -112,18 +124,18 @@ class Tracing:
                 **_caller_attributes(context.caller),
             }
             # Where a client's request is served here, that has its span, below the client's own.
-            parent = None if get_current_span().get_span_context().is_valid else extract(context.meta)
+            parent = None if get_current_span().get_span_context().is_valid else _extract(context.meta)
             _called.set(tool.name)
             with self.span(f"tools/call {tool.name}", attributes, context=parent, kind=SpanKind.CLIENT) as span:
                 outcome = await handler(call, msgspec.structs.replace(context, meta=_inject(context.meta)))
                 span.set_attribute("toolfold.result.bytes", len(memoryview(outcome.raw)))
                 if outcome.is_error:
-                    failed(span, "tool_error")
+                    _failed(span, "tool_error")
                 return outcome
 
         return traced
 
-    def _request_ended(self, end: RequestEnd) -> None:
+    def _request_ended(self, end: _RequestEnd) -> None:
         """A request to a server is over, whichever; a call's own span is the one around us."""
         from opentelemetry.trace import SpanKind, get_current_span
 
@@ -133,7 +145,7 @@ class Tracing:
         if end.place:
             host, _, port = end.place.rpartition(":")
             place |= {"network.protocol.name": "http", "server.address": host, "server.port": int(port)}
-        problem = problem_of(end.error)
+        problem = _problem_of(end.error)
         if not end.method:
             self.measure("mcp.client.session.duration", end.seconds, place | problem)
             return
@@ -148,7 +160,7 @@ class Tracing:
             attributes = {"mcp.method.name": end.method, **place, **own}
             made = self.tracer.start_span(end.method, attributes=attributes, kind=SpanKind.CLIENT, start_time=began)
             if problem:
-                failed(made, str(problem["error.type"]))
+                _failed(made, str(problem["error.type"]))
                 made.set_attributes(problem)
             made.end()
         about: Attributes = {"mcp.method.name": end.method}
@@ -191,8 +203,8 @@ class Tracing:
             try:
                 yield span
             except BaseException as error:
-                problem = problem_of(error)
-                failed(span, str(problem["error.type"]))
+                problem = _problem_of(error)
+                _failed(span, str(problem["error.type"]))
                 span.set_attributes(problem)
                 raise
 
@@ -201,7 +213,7 @@ def _about_call(method: str, tool: str) -> Attributes:
     return {"mcp.method.name": method, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
 
 
-def problem_of(error: BaseException | None) -> Attributes:
+def _problem_of(error: BaseException | None) -> Attributes:
     """The class of an error: the code of a JSON-RPC error, else one of ours."""
     if error is None:
         return {}
@@ -219,7 +231,7 @@ def _histograms(meters: "MeterProvider") -> "dict[str, Histogram]":
     }
 
 
-def failed(span: "Span", kind: str) -> None:
+def _failed(span: "Span", kind: str) -> None:
     """Marks a span as failed."""
     from opentelemetry.trace import Status, StatusCode
 
@@ -232,7 +244,7 @@ def _caller_attributes(caller: Caller) -> dict[str, str]:
     return {"toolfold.caller": caller.name, **session}
 
 
-def extract(meta: Raw | None) -> "Context | None":
+def _extract(meta: Raw | None) -> "Context | None":
     """The context that a client sent along; `None`: the one around us."""
     # Few requests carry one, and searching bytes is cheaper than decoding.
     if meta is None or b"traceparent" not in bytes(meta):

@@ -23,7 +23,7 @@ from toolfold.wire.dispatcher import Dispatcher, PendingRequest, capability_name
 from toolfold.wire.headers import NAME_PARAMETERS, ParameterHeaders
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, encode, single_line
 from toolfold.wire.meta import MetaWriter, insert_members, parse_object, split_meta
-from toolfold.wire.observer import OBSERVERS, RequestEnd
+from toolfold.wire.observer import OBSERVERS, _RequestEnd
 from toolfold.wire.results import is_complete
 from toolfold.wire.transport import NO_HEADERS, RequestHead, Transport
 from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED, OnSpilled, ToolList, WireOptions
@@ -205,7 +205,7 @@ class Connection:
     def _tell(self, method: str, number: int, started: float) -> None:
         """Tells whoever measures that a request ended, with what is being raised; or this connection."""
         seconds = time.perf_counter() - started if started else 0.0
-        end = RequestEnd(method, number, seconds, self.info.protocol_version, *self._transport.peer, sys.exception())
+        end = _RequestEnd(method, number, seconds, self.info.protocol_version, *self._transport.peer, sys.exception())
         for observe in OBSERVERS:
             observe(end)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 
-class RequestEnd(Struct, frozen=True):
+class _RequestEnd(Struct, frozen=True):
     """A request that is over; without a `method`, a whole connection. `place`: host and port of a server over HTTP,
     empty for one on stdio; `session`: what the server calls the session, if there is one."""
 
@@ -19,4 +19,4 @@ class RequestEnd(Struct, frozen=True):
     error: BaseException | None = None
 
 
-OBSERVERS: list[Callable[[RequestEnd], None]] = []
+OBSERVERS: list[Callable[[_RequestEnd], None]] = []

@@ -16,7 +16,7 @@ from toolfold.errors import ConfigError
 from toolfold.faces.cli.build import Cost, run_with_catalogue
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
-from toolfold.telemetry.audit_export import encode_line
+from toolfold.telemetry.audit_export import _encode_line
 
 _FOLLOW_S = 0.5
 # More steps than this between two looks, and the oldest of them are not shown.
@@ -62,7 +62,7 @@ def _stream(arguments: argparse.Namespace, output: Output) -> None:
         while True:
             rows = await gateway.store.audit_rows(session=arguments.session, after=after, first=_FOLLOWED)
             wanted = [row for row in rows if _is_wanted(decode_step(row.record), arguments)]
-            output.out.writelines(encode_line(row).decode() for row in wanted)
+            output.out.writelines(_encode_line(row).decode() for row in wanted)
             output.out.flush()
             after = rows[-1].number if rows else after
             if not (rows or arguments.follow):

@@ -93,7 +93,7 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
 
 
 async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
-    from toolfold.faces.http_api import Drain, make_app
+    from toolfold.faces.http_api import _Drain, make_app
     from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
     from toolfold.wire.serving.http import McpHttpApp
 
@@ -110,7 +110,7 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
         async with _open_server(gateway, arguments, identities.reconfigure) as (server, stop):
             mcp = McpHttpApp(server, guard)
             subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
-            drain = Drain(gateway, stop)
+            drain = _Drain(gateway, stop)
             drain.follow_signals()
             output.note(f"serving on {address}")
             settings = gateway.settings
@@ -150,9 +150,9 @@ async def _open_server(
         if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
             tasks.append(asyncio.ensure_future(_prepare_search(gateway, first_build)))
         if gateway.settings.telemetry.audit:
-            from toolfold.telemetry.audit_export import AuditExporter
+            from toolfold.telemetry.audit_export import _AuditExporter
 
-            exporter = AuditExporter(gateway.store, gateway.audit_log, gateway.settings.telemetry.audit_endpoint)
+            exporter = _AuditExporter(gateway.store, gateway.audit_log, gateway.settings.telemetry.audit_endpoint)
             tasks.append(asyncio.ensure_future(exporter.run()))
         _tune_process()
         try:
@@ -169,9 +169,9 @@ def _make_server(gateway: Gateway, transport: str, *given: Any) -> "Server":
 
     if gateway.tracing is None:
         return Server(*given)
-    from toolfold.telemetry.served import ObservedServer
+    from toolfold.telemetry.served import _ObservedServer
 
-    return ObservedServer(gateway.tracing, transport, *given)
+    return _ObservedServer(gateway.tracing, transport, *given)
 
 
 @asynccontextmanager

@@ -11,6 +11,6 @@ Above: whatever serves ASGI. Below: the operations of `faces.surface`, and the g
 """
 
 from toolfold.faces.http_api.app import make_app
-from toolfold.faces.http_api.drain import Drain
+from toolfold.faces.http_api.drain import _Drain
 
-__all__ = ["Drain", "make_app"]
+__all__ = ["_Drain", "make_app"]

@@ -19,7 +19,7 @@ from msgspec import Struct
 from toolfold.config import Settings
 from toolfold.config.toml_file import TomlFile
 from toolfold.errors import ConfigError, InvalidArguments, NotAuthorized, ToolfoldError
-from toolfold.faces.http_api.request import RequestError, read_body
+from toolfold.faces.http_api.request import _read_body, _RequestError
 from toolfold.faces.identity import Identities
 from toolfold.gateway import Gateway
 from toolfold.types import Caller
@@ -53,7 +53,7 @@ class _Accept(Struct, frozen=True, forbid_unknown_fields=True):
     all: bool = False
 
 
-def admin_routes(gateway: Gateway, guarded: Callable[..., Any]) -> "list[Route]":
+def _admin_routes(gateway: Gateway, guarded: Callable[..., Any]) -> "list[Route]":
     """The addresses; `guarded` knows who asks and turns errors into answers."""
     from starlette.routing import Route
 
@@ -116,7 +116,7 @@ class _Admin:
     async def act(self, caller: Caller, request: "Request") -> _Answer:
         name, action = request.path_params["name"], request.path_params["action"]
         if action not in _ACTIONS:
-            raise RequestError(
+            raise _RequestError(
                 404, "NOT_FOUND", f"a server cannot be told to {action[:40]!r}", hints=_ACTIONS, next_action="see hints"
             )
         known = self._gateway.settings.server(name).name
@@ -182,7 +182,7 @@ class _Admin:
             why = f"{file} cannot be written from here"
         else:
             return file
-        raise RequestError(409, "CONFIG_READ_ONLY", f"the configuration is read-only: {why}", next_action=_READ_ONLY)
+        raise _RequestError(409, "CONFIG_READ_ONLY", f"the configuration is read-only: {why}", next_action=_READ_ONLY)
 
 
 def _as_request_error(error: ToolfoldError) -> ToolfoldError:
@@ -194,7 +194,7 @@ def _as_request_error(error: ToolfoldError) -> ToolfoldError:
 
 
 async def _decoded(request: "Request", kind: Any, example: str) -> Any:
-    body = await read_body(request, _MAX_BODY_BYTES)
+    body = await _read_body(request, _MAX_BODY_BYTES)
     try:
         return msgspec.json.decode(body, type=kind)
     except DECODE_ERRORS as error:

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from toolfold import __version__
 from toolfold.errors import InvalidArguments, SignInRequired, ToolfoldError
-from toolfold.faces.http_api.admin import admin_routes
-from toolfold.faces.http_api.drain import Drain
+from toolfold.faces.http_api.admin import _admin_routes
+from toolfold.faces.http_api.drain import _Drain
 from toolfold.faces.http_api.openapi import MAX_SESSION_NAME, SESSION_HEADER, document
-from toolfold.faces.http_api.request import RequestError, check_json, read_body
+from toolfold.faces.http_api.request import _check_json, _read_body, _RequestError
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.faces.surface.instructions import discovery_instructions, visible_servers
 from toolfold.faces.surface.operations import Operations
@@ -67,13 +67,13 @@ _Endpoint = Callable[["Request"], Awaitable["Response"]]
 _Work = Callable[[Caller, "Request"], Awaitable["Answer | Response"]]
 
 
-def make_app(gateway: Gateway, guard: HttpGuard, drain: Drain | None = None) -> "Starlette":
+def make_app(gateway: Gateway, guard: HttpGuard, drain: _Drain | None = None) -> "Starlette":
     """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask, `drain` whether it is ready."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
-    api = _Api(gateway, guard, drain or Drain(gateway, asyncio.Event()))
+    api = _Api(gateway, guard, drain or _Drain(gateway, asyncio.Event()))
     operations = [
         Route(f"/v1/{definition.name}", api.operation(definition.name), methods=["POST"]) for definition in DISCOVERY
     ]
@@ -95,19 +95,19 @@ def make_app(gateway: Gateway, guard: HttpGuard, drain: Drain | None = None) -> 
         Route("/openapi.json", api.guarded(api.openapi, anonymous=True), methods=["GET"]),
         Route("/docs", api.guarded(api.docs, anonymous=True), methods=["GET"]),
     ]
-    routes += admin_routes(gateway, api.guarded)
+    routes += _admin_routes(gateway, api.guarded)
     return Starlette(routes=routes, exception_handlers={HTTPException: _http_exception})
 
 
 def _status_of(error: ToolfoldError) -> int:
-    """A `RequestError` brings its own status; all others have that of their code."""
-    return error.status if isinstance(error, RequestError) else STATUSES.get(error.code, 500)
+    """A `_RequestError` brings its own status; all others have that of their code."""
+    return error.status if isinstance(error, _RequestError) else STATUSES.get(error.code, 500)
 
 
 class _Api:
     """The endpoints of one gateway."""
 
-    def __init__(self, gateway: Gateway, guard: HttpGuard, drain: Drain) -> None:
+    def __init__(self, gateway: Gateway, guard: HttpGuard, drain: _Drain) -> None:
         self._gateway = gateway
         self._drain = drain
         self._guard = guard
@@ -142,8 +142,8 @@ class _Api:
 
     def operation(self, name: str) -> _Endpoint:
         async def run(caller: Caller, request: "Request") -> Answer:
-            body = await read_body(request)
-            check_json(body)
+            body = await _read_body(request)
+            _check_json(body)
             work = self._operations.run(name, body, CallContext(caller=caller))
             try:
                 return await (_until_disconnect(request, work) if name in LONG else work)
@@ -167,12 +167,12 @@ class _Api:
         return with_address(error, begun, f"; POST /v1/sign-ins/{server} gives an address, too")
 
     async def agent_run(self, caller: Caller, request: "Request") -> "Response":
-        return await _stream_run(self._gateway, caller, await read_body(request))
+        return await _stream_run(self._gateway, caller, await _read_body(request))
 
     async def live(self, caller: Caller, request: "Request") -> Answer:
         """One of the three tools of a live session. Requests that name the same session share it."""
-        body = await read_body(request)
-        check_json(body)
+        body = await _read_body(request)
+        _check_json(body)
         try:
             arguments = msgspec.json.decode(body, type=dict[str, Any])
         except DECODE_ERRORS as error:
@@ -228,7 +228,7 @@ class _Api:
         """The server that a request names, where this caller has an account of its own."""
         servers, name = self._gateway.upstreams, request.path_params["server"]
         if name not in servers.per_caller or self._gateway.view(caller).hides(name):
-            raise RequestError(
+            raise _RequestError(
                 404,
                 "NOT_FOUND",
                 f"there is no server {name[:100]!r} at which each caller has an account of its own",
@@ -247,7 +247,7 @@ class _Api:
 
     async def _sign_out(self, caller: Caller, server: str) -> Answer:
         if not self._gateway.upstreams.credentials.has(server, caller.name):
-            raise RequestError(
+            raise _RequestError(
                 404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
             )
         told = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
@@ -278,9 +278,9 @@ class _Api:
     async def docs(self, caller: Caller, request: "Request") -> "Response":
         from starlette.responses import HTMLResponse
 
-        from toolfold.faces.http_api.page import page, security_policy
+        from toolfold.faces.http_api.page import _security_policy, page
 
-        return HTMLResponse(page(), headers={"content-security-policy": security_policy()})
+        return HTMLResponse(page(), headers={"content-security-policy": _security_policy()})
 
 
 async def _until_disconnect(request: "Request", work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -294,7 +294,7 @@ async def _until_disconnect(request: "Request", work: Coroutine[Any, Any, Answer
     try:
         await watch.run(run())
     except ClientGone:  # 499 is nginx's status for it, seen only in logs
-        raise RequestError(
+        raise _RequestError(
             499, "CLIENT_GONE", "nobody waits for the answer", next_action="ask again and wait"
         ) from None
     finally:
@@ -315,7 +315,7 @@ def _json(answer: Answer, status: int = 200, headers: Mapping[str, str] | None =
 
 def _refused(refusal: HttpError) -> "Response":
     """What the guard refuses, in the form of all errors."""
-    error = RequestError(refusal.status, refusal.code, refusal.message, next_action=refusal.next_action)
+    error = _RequestError(refusal.status, refusal.code, refusal.message, next_action=refusal.next_action)
     headers = {name.decode(): value.decode() for name, value in refusal.headers}
     return _json({"error": error.as_dict()}, refusal.status, headers)
 
@@ -328,11 +328,11 @@ async def _http_exception(request: "Request", error: Any) -> "Response":
             f"{request.method[:20]} is not possible here",
             "use POST for operations under /v1, GET for all else",
         )
-        refused = RequestError(status, "METHOD_NOT_ALLOWED", message, next_action=action)
+        refused = _RequestError(status, "METHOD_NOT_ALLOWED", message, next_action=action)
     else:
         operations = tuple(f"/v1/{definition.name}" for definition in DISCOVERY)
         message = "there is nothing at this address"
-        refused = RequestError(status, "NOT_FOUND", message, hints=operations, next_action="see /docs")
+        refused = _RequestError(status, "NOT_FOUND", message, hints=operations, next_action="see /docs")
     return _json({"error": refused.as_dict()}, error.status_code, error.headers)
 
 

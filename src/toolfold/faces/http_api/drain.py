@@ -38,7 +38,7 @@ _UNAVAILABLE = -32000
 _CUT = "ask again, if asking twice does no harm: what was under way may have had its effect"
 
 
-class Drain:
+class _Drain:
     """The requests of one port, and its end. `stop` is set once nothing is under way."""
 
     def __init__(self, gateway: Gateway, stop: asyncio.Event) -> None:

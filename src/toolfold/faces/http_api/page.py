@@ -46,7 +46,7 @@ def page() -> str:
 
 
 @cache
-def security_policy() -> str:
+def _security_policy() -> str:
     """Allows this page's own style and script, and requests to where it came from."""
     # The page shows texts of servers: without any other script allowed, a mistake in escaping runs nothing.
     return (

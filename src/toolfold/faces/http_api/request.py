@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
-class RequestError(ToolfoldError):
+class _RequestError(ToolfoldError):
     """A request that never reached an operation."""
 
     def __init__(self, status: int, code: str, message: str, *, next_action: str, hints: tuple[Any, ...] = ()) -> None:
@@ -27,7 +27,7 @@ class RequestError(ToolfoldError):
         return {**super().as_dict(), "code": self._code}
 
 
-async def read_body(request: "Request", most: int = MAX_BODY_BYTES) -> Raw:
+async def _read_body(request: "Request", most: int = MAX_BODY_BYTES) -> Raw:
     """The body as it came, of at most so many bytes. No body stands for an empty object."""
     # The header is only a claim: a chunked body has none, so what arrives is counted, too.
     if (parse_number(request.headers.get("content-length")) or 0) > most:
@@ -44,7 +44,7 @@ async def read_body(request: "Request", most: int = MAX_BODY_BYTES) -> Raw:
     # A page of another origin can send `text/plain` without asking first, but not JSON.
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise RequestError(
+        raise _RequestError(
             415,
             "UNSUPPORTED_MEDIA_TYPE",
             "the body must be JSON, and its content type must say so",
@@ -53,8 +53,8 @@ async def read_body(request: "Request", most: int = MAX_BODY_BYTES) -> Raw:
     return Raw(body)
 
 
-def _too_large(most: int) -> RequestError:
-    return RequestError(
+def _too_large(most: int) -> _RequestError:
+    return _RequestError(
         413,
         "BODY_TOO_LARGE",
         f"the body is larger than {most:,} bytes",
@@ -62,10 +62,10 @@ def _too_large(most: int) -> RequestError:
     )
 
 
-def check_json(body: Raw) -> None:
+def _check_json(body: Raw) -> None:
     try:
         msgspec.json.decode(body, type=Raw)
     except DECODE_ERRORS as error:
-        raise RequestError(
+        raise _RequestError(
             400, "BAD_JSON", f"the body is not JSON: {error}"[:300], next_action="send one JSON object"
         ) from None
