@@ -18,7 +18,8 @@ from four_faces import GROUPS, http_server, make_project, settings_of
 from toolfold import Settings
 from toolfold.config import CallerKey, Policy
 from toolfold.errors import CatalogueError, ServerClosed, ServerTimeout, ToolfoldError, UpstreamError
-from toolfold.faces.http_api.app import MAX_BODY_BYTES, STATUSES
+from toolfold.faces.http_api.app import STATUSES
+from toolfold.faces.http_api.request import MAX_BODY_BYTES
 from toolfold.faces.http_api.openapi import document
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.testing.memory_upstream import MemoryUpstream
