@@ -25,6 +25,7 @@
     ├── InvalidArguments       the arguments do not fit the tool's schema
     ├── ConfirmationNeeded     the policy wants a person's yes first, and nobody could be asked
     │   └── Declined           a person was asked and did not say yes
+    ├── QuotaExceeded          the caller used up what it may use for now
     ├── OutputError
     │   ├── UnknownHandle      no stored output of that name here: unknown, expired or lost
     │   └── OutputFull         no room to store a result
@@ -259,6 +260,21 @@ class ConfirmationNeeded(ToolfoldError):
 
 class Declined(ConfirmationNeeded):
     code = "CONFIRMATION_DECLINED"
+
+
+class QuotaExceeded(ToolfoldError):
+    """`quota` is the setting that ran out, `retry_after_s` when it works again."""
+
+    code = "QUOTA_EXCEEDED"
+    exit_code = 4
+
+    def __init__(self, message: str, *, quota: str, retry_after_s: int, next_action: str) -> None:
+        super().__init__(message, next_action=next_action)
+        self.quota = quota
+        self.retry_after_s = retry_after_s
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "quota": self.quota, "retry_after_s": self.retry_after_s}
 
 
 class OutputError(ToolfoldError):

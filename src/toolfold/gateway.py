@@ -6,7 +6,7 @@ side. What a part does is written in its stage; here stands which parts there ar
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from functools import cached_property, partial, update_wrapper
 from pathlib import Path as FilePath
@@ -16,7 +16,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolfold.answers import ExpandedTool, InspectedOutput, NodePage, ToolDescriptor, ToolList, ToolPage
-from toolfold.audit.record import A, StepName, StepResult
+from toolfold.audit.record import A, Operation, StepName, StepResult
 from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Branch, Catalogue, Tree
 from toolfold.config import Settings
 from toolfold.disclosure.render import Expansions, render_list_page, render_listing, render_node_page, render_tool_page
@@ -61,11 +61,9 @@ __all__ = ["BlockingGateway", "Branch", "Gateway", "OnServer", "Tree"]
 
 # Receives each server of a build as it is done: its listing, or why there is none.
 OnServer = Callable[[str, "Listing | UpstreamError"], None]
-# One step of finding a tool, in the view of whoever asks.
-Operation = Callable[[CatalogueView], Awaitable[StepResult[A]]]
 
 # Calls that end while the servers close are still recorded: the audit log closes after everything that calls.
-_CLOSING_ORDER = "scripts search upstreams outputs live_sessions describer trust audit_log tracing"
+_CLOSING_ORDER = "scripts search upstreams outputs live_sessions describer trust access audit_log tracing"
 
 
 class Gateway:
@@ -161,7 +159,7 @@ class Gateway:
     @cached_property
     def access(self) -> AccessControl:
         """Who may see and call what."""
-        return AccessControl(self.catalogue, self.settings, self.trust, self.upstreams)
+        return AccessControl(self.catalogue, self.settings, self.trust, self.upstreams, self.store)
 
     @cached_property
     def search(self) -> "SearchService":
@@ -185,11 +183,9 @@ class Gateway:
 
     @cached_property
     def tracing(self) -> "Tracing | None":
-        if not self.settings.telemetry.traces:
-            return None
-        from toolfold.telemetry.spans import Tracing
+        from toolfold.telemetry import _tracing_of
 
-        return Tracing(endpoint=self.settings.telemetry.endpoint)
+        return _tracing_of(self.settings.telemetry)
 
     @cached_property
     def audit_log(self) -> "AuditLog":
@@ -202,7 +198,8 @@ class Gateway:
     def call_recorder(self) -> "CallRecorder":
         from toolfold.audit.call_recorder import CallRecorder
 
-        return CallRecorder((self.metrics.record_call, self.audit_log.record_call), self.events)
+        listeners = (self.metrics.record_call, self.audit_log.record_call)
+        return CallRecorder(listeners, self.events, self.access.quotas.ended)
 
     @cached_property
     def outputs(self) -> "OutputService":
@@ -225,10 +222,12 @@ class Gateway:
         from toolfold.calls.validate import ArgumentValidator
 
         authorizer = Authorizer(self.access.view, self.describer, self.upstreams, self.expansions)
+        store_large = self.access.quotas.bound(self.outputs.large_results.store_large)
         pipeline = CallPipeline(
             dispatcher(self.pool, self.catalogue.as_sent),
             prepare=self._prepare,
             checks=(
+                self.access.quotas.check,  # first: whoever asks too often costs as little as can be
                 authorizer.check,
                 self.outputs.references.check,  # before validation: a schema describes the values, not references
                 ArgumentValidator(authorizer.renew),
@@ -237,7 +236,7 @@ class Gateway:
                 answer_toolbox(self.access.view, self.describer),
             ),
             # Before storing: what is learned from a result, and what is cut from it.
-            result_hooks=(*self.redactor.result_hooks, self.describer.observe, self.outputs.large_results.store_large),
+            result_hooks=(*self.redactor.result_hooks, self.describer.observe, store_large),
             explain=authorizer.explain,
             sign_in=SignInRequester(self.upstreams),
             limited_by=self.upstreams.limited_by,
@@ -558,7 +557,7 @@ class Gateway:
         `surface_tokens`: what each client reads before it asks for anything."""
         from toolfold.audit.savings import compute_savings
 
-        steps = [step for step in await self.audit_log.steps() if by in ("", step.caller)]
+        steps = await self.audit_log.steps(caller=by or None)
         return await compute_savings(steps, self.view().catalogue, self.store, surface_tokens)
 
     async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:

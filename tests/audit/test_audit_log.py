@@ -286,7 +286,34 @@ def test_a_store_that_cannot_be_written_breaks_no_step(tmp_path: Path) -> None:
             vars(gateway.store)["append_audit"] = full  # the disk is full from here on
             assert not (await gateway.call_tool("shop.find_order", {})).is_error
             await gateway.audit_log.flush()
+            assert gateway.audit_log.gauges()["audit_waiting"] == 1
+            await gateway.audit_log.aclose()
             assert gateway.audit_log.dropped == 1
+
+    run(main())
+
+
+def test_19_what_a_store_that_was_away_did_not_take_is_written_once_it_is_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway_of(tmp_path) as gateway:
+            await gateway.build()
+            before = len(await steps_of(gateway))
+
+            async def away(*args: Any, **kwargs: Any) -> None:
+                from toolfold.errors import StoreError
+
+                raise StoreError("it is restarting")
+
+            vars(gateway.store)["append_audit"] = away
+            for _ in range(3):
+                await gateway.call_tool("shop.find_order", {})
+                await gateway.audit_log.flush()
+            del vars(gateway.store)["append_audit"]
+            async with asyncio.timeout(20):
+                while gateway.audit_log.gauges()["audit_waiting"]:  # noqa: ASYNC110 - by itself, without another step
+                    await asyncio.sleep(0.05)
+            assert len(await steps_of(gateway)) == before + 3
+            assert gateway.audit_log.dropped == 0
 
     run(main())
 

@@ -171,3 +171,28 @@ def test_logs_can_be_json_lines(place: Path) -> None:
     )
     assert done.returncode == 0
     assert all(json.loads(line)["level"] for line in done.stderr.splitlines())
+
+
+def test_19_the_log_is_written_as_lines_with_numbers_and_goes_on_after_one(tmp_path: Path) -> None:
+    from served_config import Served, wait_for_call
+
+    served = Served(tmp_path)
+    served.write(served.table("shop", "buy"))
+    with served.over_http() as url:
+        for _ in range(3):
+            wait_for_call(url, "shop.buy")
+
+    def export(*more: str) -> list[dict[str, object]]:
+        command = [sys.executable, "-m", "toolfold", "--config", str(served.config), "--home", str(tmp_path)]
+        done = subprocess.run(
+            [*command, "audit", "--export", "jsonl", *more], capture_output=True, text=True, timeout=60, check=True
+        )
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    lines = export()
+    assert [line["number"] for line in lines] == list(range(1, len(lines) + 1))
+    assert lines[-1]["tool_id"] == "shop.buy"
+    assert lines[-1]["caller"] == "local"
+    assert export("--after", str(lines[-2]["number"])) == lines[-1:]
+    assert export("--after", str(lines[-1]["number"])) == []
+    assert export("--tool", "nothing.*") == []

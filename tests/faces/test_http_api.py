@@ -18,8 +18,9 @@ from four_faces import GROUPS, http_server, make_project, settings_of
 from toolfold import Settings
 from toolfold.config import CallerKey, Policy
 from toolfold.errors import CatalogueError, ServerClosed, ServerTimeout, ToolfoldError, UpstreamError
-from toolfold.faces.http_api.app import MAX_BODY_BYTES, STATUSES
+from toolfold.faces.http_api.app import STATUSES
 from toolfold.faces.http_api.openapi import document
+from toolfold.faces.http_api.request import MAX_BODY_BYTES
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.testing.memory_upstream import MemoryUpstream
 
@@ -88,8 +89,9 @@ def test_a_server_that_fails_is_told_as_a_bad_gateway(tmp_path: Path, error: Any
 
 def test_without_a_catalogue_it_is_up_and_says_what_is_missing(tmp_path: Path) -> None:
     with http_server(Settings(home=tmp_path)) as address:
-        health = httpx2.get(f"{address}/healthz")
-        assert (health.status_code, health.json()["catalogue"]) == (200, "not built")
+        assert httpx2.get(f"{address}/healthz").json()["status"] == "ok"
+        ready = httpx2.get(f"{address}/readyz")
+        assert (ready.status_code, ready.json()["missing"][0]["what"]) == (503, "catalogue")
         assert error_of(httpx2.post(f"{address}/v1/list", json={})) == (503, "NOT_BUILT")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -270,3 +271,45 @@ asyncio.run(second())
     result = run_script(tmp_path, code, upstreams=[MemoryUpstream("files", [write_file])])
     assert result.outcome == "finished", report.as_text(result)
     assert result.answer == "3"
+
+
+async def test_19_freed_turns_go_round_over_the_callers_that_wait() -> None:
+    slots = _Slots(8)
+    order: list[str] = []
+
+    async def take(caller: str) -> None:
+        await slots.acquire(caller)
+        order.append(caller)
+
+    async def settle() -> None:
+        for _ in range(5):  # turns of the loop alone
+            await asyncio.sleep(0)
+
+    # One caller comes first, with fifty scripts; each of the others has a few.
+    tasks = [asyncio.create_task(take(caller)) for caller in "a" * 50 + "b" * 12 + "c" * 12]
+    await settle()
+    begun = len(order)
+    for ended in range(30):
+        slots.release(order[ended])
+        await settle()
+    shared = Counter(order[begun:])
+    assert shared.total() >= 24
+    assert max(shared.values()) - min(shared[name] for name in "abc") <= 3, shared
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_19_a_second_caller_gets_more_than_one_turn_beside_one_who_holds_most() -> None:
+    slots = _Slots(16)
+    tasks = [asyncio.create_task(slots.acquire(caller)) for caller in "a" * 40 + "b" * 40]
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert dict(slots.running) == {"a": 12, "b": 3}
+    newcomer = asyncio.create_task(slots.acquire("c"))
+    async with asyncio.timeout(10):
+        await newcomer
+    assert slots.running.total() == 16
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

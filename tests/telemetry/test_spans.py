@@ -106,7 +106,7 @@ def test_a_call_is_a_span_below_the_clients_and_its_context_reaches_the_server(
     found = attributes(call)
     assert found["mcp.method.name"] == "tools/call"
     assert (found["gen_ai.operation.name"], found["gen_ai.tool.name"]) == ("execute_tool", "find")
-    assert (found["toolfold.tool.id"], found["mcp.session.id"]) == ("shop.find", "s1")
+    assert (found["toolfold.tool.id"], found["toolfold.session"]) == ("shop.find", "s1")
     assert call.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
     assert call.parent_span_id.hex() == "b7ad6b7169203331"
     sent = json.loads(bytes(server.contexts[0].meta or b"{}"))

@@ -5,15 +5,22 @@ from collections.abc import Callable, Sequence
 
 from toolfold.calls import CallEnd, CallObserver
 from toolfold.events import Events
-from toolfold.types import ToolCall
+from toolfold.types import CallContext, ToolCall
 
 
 class CallRecorder(CallObserver):
-    """Emits events at once, and notifies `listeners` a moment later, when whoever waits for the outcome has it."""
+    """Emits events at once, and notifies `listeners` a moment later, when whoever waits for the outcome has it.
+    `on_end` hears at once."""
 
-    def __init__(self, listeners: Sequence[Callable[[CallEnd], None]], events: Events) -> None:
+    def __init__(
+        self,
+        listeners: Sequence[Callable[[CallEnd], None]],
+        events: Events,
+        on_end: Callable[[CallContext], None] | None = None,
+    ) -> None:
         self._listeners = listeners
         self._events = events
+        self._on_end = on_end
         self._pending: list[CallEnd] = []
 
     def settle(self) -> None:
@@ -35,6 +42,8 @@ class CallRecorder(CallObserver):
         self._pending.append(end)
 
     def ended(self, end: CallEnd) -> None:
+        if self._on_end is not None:
+            self._on_end(end.context)
         self.record(end)
         if self._events.has_listeners("call.finished", "call.failed"):
             self._emit(end)

@@ -2,7 +2,8 @@
 
 search → choose → expand → call. A step costs a small value in memory; redaction and writing happen in batches, in a
 task of their own, half a second later at most, or when the gateway closes. A process that is killed loses what was not
-written yet, and nothing else. A store that cannot be written is logged and never breaks a step.
+written yet, and nothing else. A store that cannot be written is logged and never breaks a step: what could not be
+written waits for the next time, so many steps at most.
 
 Which steps belong to one selection is derived from the steps alone: nobody has to pass an id along. The first time a
 tool that a search showed is expanded after it, it was selected: a selection starts, tied to the newest search that
@@ -22,7 +23,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.audit.record import REFUSED, A, Step, StepName, StepResult, decode_step, encode_step
+from toolfold.audit.record import ADMIN, REFUSED, A, Step, StepName, StepResult, decode_step, encode_step
 from toolfold.audit.redaction import MAX_ARGUMENT_BYTES, Redactor
 from toolfold.calls import CallEnd
 from toolfold.config import Settings
@@ -245,7 +246,11 @@ class AuditLog:
         self._sessions: BoundedDict[tuple[str, str], _SessionSelections] = BoundedDict(_MAX_SESSIONS)
         # By address: when a refused key was last recorded, and how many came since.
         self._refused: BoundedDict[str, tuple[float, int]] = BoundedDict(_MAX_ADDRESSES)
+        # What the store did not take, and waits for it to be back.
+        self._unwritten: list[AuditRow] = []
         self.dropped = 0
+        # What those who send the log elsewhere tell of it.
+        self.more_gauges: dict[str, float] = {}
 
     async def record(
         self,
@@ -333,6 +338,13 @@ class AuditLog:
         self._settle()
         step = self._step("call", caller, time.time(), tool_id=tool_id[:200], code=error.code, message=error.message)
         self._add_step(self._session(caller), step)
+
+    def record_change(self, caller: Caller, what: str, error: ToolfoldError | None = None) -> None:
+        """Records that somebody changed the gateway itself, or was not let."""
+        if self._settings.enabled:
+            said = {} if error is None else {"code": error.as_dict()["code"], "message": error.message}
+            step = Step(id=self._next_id(), step=ADMIN, at=time.time(), caller=caller.name, query=what[:500], **said)
+            self._add(_PendingStep(step))
 
     def record_refused_key(self, address: str, message: str) -> None:
         """Records a request without a known key. Anybody can send those: of one address, one a minute, with a count."""
@@ -440,7 +452,7 @@ class AuditLog:
 
     def _flushed(self, task: "asyncio.Task[None]") -> None:
         self._flushing = None
-        if self._pending and not task.cancelled():
+        if (self._pending or self._unwritten) and not task.cancelled():
             self._timer = task.get_loop().call_later(_FLUSH_S, self._start_flush)
         if not task.cancelled() and task.exception() is not None:
             log.error("writing the audit log failed", exc_info=task.exception())
@@ -451,7 +463,7 @@ class AuditLog:
         self._settle()
         async with self._writing:
             batch, self._pending = self._pending, []
-            if batch:
+            if batch or self._unwritten:
                 await self._write(batch)
             lessons, self._lessons = self._lessons, []
             for lesson in lessons:
@@ -461,12 +473,20 @@ class AuditLog:
                     log.warning("search could not learn from a choice: %s", error.message)
 
     async def _write(self, batch: Sequence[_Pending]) -> None:
-        rows = await asyncio.to_thread(self._rows, batch)
+        rows, waited = await asyncio.to_thread(self._rows, batch), len(self._unwritten)
+        rows, self._unwritten = [*self._unwritten, *rows], []
         oldest = time.time() - self._settings.keep_days * _DAY_S
         try:
             await self._store.append_audit(rows, keep=self._settings.max_entries, oldest=oldest)
         except StoreError as error:
-            self._drop(len(rows), error.message)
+            self._unwritten = rows[-_MAX_PENDING:]
+            if not waited:
+                log.warning("the audit log cannot be written, and waits: %s", error.message)
+            if len(rows) > _MAX_PENDING:
+                self._drop(len(rows) - _MAX_PENDING, error.message)
+        except BaseException:  # cancelled: whether it was written is not known, and twice is better than never
+            self._unwritten = rows
+            raise
 
     async def aclose(self) -> None:
         self._settle()
@@ -476,6 +496,8 @@ class AuditLog:
             self._timer.cancel()
             self._timer = None
         await self.flush()
+        if self._unwritten:
+            self._drop(len(self._unwritten), "the gateway ended before the store was back")
 
     def gauges(self) -> dict[str, float]:
         """What `/metrics` shows of the log; nothing where it is off."""
@@ -483,12 +505,15 @@ class AuditLog:
             return {}
         since = time.time() - _ACTIVE_S
         active = sum(session.last_at >= since for session in self._sessions.values())
-        return {"sessions": active, "audit_dropped": self.dropped}
+        counts = {"sessions": active, "audit_dropped": self.dropped, "audit_waiting": len(self._unwritten)}
+        return {**counts, **self.more_gauges}
 
-    async def steps(self, *, session: str | None = None, after: int = 0, last: int | None = None) -> list[Step]:
+    async def steps(
+        self, *, caller: str | None = None, session: str | None = None, after: int = 0, last: int | None = None
+    ) -> list[Step]:
         """What is recorded, oldest first; what is pending is written before."""
         await self.flush()
-        rows = await self._store.audit_rows(session=session, after=after, last=last)
+        rows = await self._store.audit_rows(caller=caller, session=session, after=after, last=last)
         return [decode_step(row.record) for row in rows]
 
     def _rows(self, batch: Sequence[_Pending]) -> list[AuditRow]:

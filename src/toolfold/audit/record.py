@@ -1,17 +1,20 @@
 """One line of the audit log as a value, and the result of a step as the log takes it in."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
+from toolfold.policy.view import CatalogueView
 
-__all__ = ["Step"]
+__all__ = ["Step", "decode_step"]
 
 # A request that was let in nowhere: it belongs to no caller.
 REFUSED = "refused"
+# A change of the gateway itself: its servers, policies, callers, or what is trusted.
+ADMIN = "admin"
 
 A = TypeVar("A")
 
@@ -96,6 +99,10 @@ class StepResult(Struct, Generic[A], frozen=True, kw_only=True):
         if self.version is not None:
             fields["version"] = self.version
         return fields
+
+
+# One step of finding a tool, in the view of whoever asks.
+Operation = Callable[[CatalogueView], Awaitable[StepResult[A]]]
 
 
 encode_step = msgspec.json.Encoder().encode

@@ -33,6 +33,7 @@ from toolfold.config.sections import (
     MetadataRule,
     Policy,
     Subset,
+    _Quotas,
 )
 from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import NAME_RULE, ServerContext, build_server, clean_name, is_valid_name
@@ -302,11 +303,18 @@ def _read_patterns(
     for name, entry in (checker.table(value, (at,)) or {}).items():
         lists = checker.section(kind, entry, (at, name), without="name")
         _check_claims(lists.get("claims", {}), checker, (at, name, "claims"))
-        for key in lists.keys() - {"claims", "scopes"}:
+        _check_quotas(lists, checker, (at, name, "quotas"))
+        for key in lists.keys() - {"claims", "scopes", "quotas", "admin"}:
             for index, pattern in enumerate(lists[key]):
                 _check_pattern(pattern, checker, (at, name, key, index), risks)
         made.append(kind(name=name, **lists))
     return tuple(made)
+
+
+def _check_quotas(fields: dict[str, Any], checker: Checker, path: KeyPath) -> None:
+    """Puts checked quotas in the place of those that were written."""
+    if "quotas" in fields:
+        fields["quotas"] = checker.section(_Quotas, fields["quotas"], path)
 
 
 def _check_claims(claims: dict[str, Any], checker: Checker, path: KeyPath) -> None:
@@ -341,6 +349,7 @@ def _read_callers(value: Any, checker: Checker, policies: list[str]) -> tuple[Ca
 def _caller(name: str, entry: Any, checker: Checker, policies: list[str], owners: dict[str, str]) -> CallerKey:
     path = ("callers", name)
     fields = checker.section(CallerKey, entry, path, without="name")
+    _check_quotas(fields, checker, (*path, "quotas"))
     if not is_valid_name(name):
         checker.error(path, "not a valid name of a caller", f"{NAME_RULE}. Use `{clean_name(name)}`.")
     _check_policy(fields.get("policy"), policies, checker, (*path, "policy"))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolfold.config.sections import SECTIONS, CallerKey, Limits, MetadataRule, Policy, Subset
+from toolfold.config.sections import SECTIONS, CallerKey, Limits, MetadataRule, Policy, Subset, _Quotas
 from toolfold.config.servers import ALL_KEYS
 from toolfold.config.validation import settings_of
 from toolfold.types import OAuthSpec
@@ -94,6 +94,8 @@ def _table(struct: type[Struct], without: str = "") -> dict[str, Any]:
     for name, field in fields.items():
         if about := _descriptions(struct).get(name):
             field["description"] = about
+        if name == "quotas":
+            fields[name] = {**_table(_Quotas), "description": about or ""}
         if settings_of(struct)[name].single:
             fields[name] = {**_ONE_OR_MORE, "description": field.get("description", "")}
     properties = {name: field for name, field in fields.items() if name != without}

@@ -68,6 +68,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     idle_s: Annotated[float, _range(0, 31_536_000, "seconds")] = 1800.0
     """A server's process that nobody called for so long is ended, and started again by the next call; 0: never."""
     parallel_starts: Annotated[int, _range(1, 1024, "servers")] = 32
+    drain_s: Annotated[float, _range(0, 86_400, "seconds")] = 30.0
+    """How long requests under way may go on after a signal to stop; `serve --http` then ends them."""
+    drain_notice_s: Annotated[float, _range(0, 3_600, "seconds")] = 0.0
+    """How long it answers after that signal in any case, of `drain_s`: a balancer that asks `/readyz` notices."""
 
     @property
     def response_tokens(self) -> int:
@@ -147,8 +151,8 @@ class Scripts(Struct, frozen=True, kw_only=True):
     kept_bytes: Annotated[int, _range(MIB, 64 * GIB, "bytes")] = 256 * MIB
     """Of such results together."""
     at_once: Annotated[int, _range(1, 1000, "scripts")] = 16
-    """Scripts that run at the same time, a quarter of them only for callers who run no other; the rest waits, each as
-    long as it may itself take."""
+    """Scripts that run at the same time, a quarter of them only for callers who run less than an equal share; the rest
+    waits, callers in turn, each script as long as it may itself take."""
     ready: Annotated[int, _range(0, 64, "processes")] = 2
     """Children that are confined and waiting before a script needs one."""
     unsafe: bool = False
@@ -177,6 +181,17 @@ class Model(PartialRepr, frozen=True, kw_only=True):
     """Whether answers are asked for piece by piece: a slow model then has `timeout_s` for each."""
 
 
+class _Quotas(Struct, frozen=True, kw_only=True):
+    """What one caller may use, over all gateways on one store; 0: as much as it likes. A policy or a caller may have
+    quotas of its own."""
+
+    calls_per_minute: Annotated[int, _range(0, 100_000_000, "calls")] = 0
+    calls_at_once: Annotated[int, _range(0, 1_000_000, "calls")] = 0
+    stored_bytes_per_day: Annotated[int, _range(0, 1024 * GIB, "bytes")] = 0
+    """Of results that are too large to show."""
+    script_s_per_hour: Annotated[int, _range(0, 100_000_000, "seconds")] = 0
+
+
 class Policy(Struct, frozen=True, kw_only=True):
     """What a caller may see and call, as patterns over ids, paths, tags, risks and servers. `deny` wins."""
 
@@ -191,6 +206,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Whoever comes in with a token in which all of these stand has this policy; `a.b` is `b` in `a`."""
     scopes: _OneOrMore = ()
     """What such a token must be granted besides; the answer is else `insufficient_scope`."""
+    quotas: dict[str, Any] = {}
+    """Of each caller with this policy, in place of those of the table [quotas]."""
+    admin: bool = False
+    """Whether it may change servers, policies, callers and trust over `/v1/admin`: all that the owner may."""
 
 
 class Subset(Struct, frozen=True, kw_only=True):
@@ -214,6 +233,8 @@ class CallerKey(PartialRepr, frozen=True, kw_only=True):
     """What an MCP client on stdio calls itself, instead of a key. Nothing proves it: any program may use the name."""
     policy: str = "default"
     groups: _OneOrMore = ()
+    quotas: dict[str, Any] = {}
+    """In place of its policy's and of those of the table [quotas]."""
 
 
 class Auth(PartialRepr, frozen=True, kw_only=True):
@@ -309,6 +330,14 @@ class Telemetry(Struct, frozen=True, kw_only=True):
     """Make OpenTelemetry spans. Needs the extra `otel`."""
     endpoint: str = ""
     """Where spans go, over OTLP and HTTP; empty: as the OTEL_… variables say."""
+    metrics: bool = False
+    """Send the duration histograms of MCP's conventions. Needs the extra `otel`."""
+    metrics_endpoint: str = ""
+    """Where they go, the same way."""
+    audit: bool = False
+    """Send the audit log as OTLP logs, each record at least once. Needs the extra `otel`."""
+    audit_endpoint: str = ""
+    """Where it goes, the same way."""
     logs: Literal["text", "json"] = "text"
 
 
@@ -368,4 +397,5 @@ SECTIONS: dict[str, type[Struct]] = {
     "sign_in": SignIn,
     "storage": Storage,
     "serve": _Serve,
+    "quotas": _Quotas,
 }

@@ -32,6 +32,7 @@ from toolfold.config.sections import (
     Subset,
     Telemetry,
     Trust,
+    _Quotas,
     _Search,
     _Serve,
 )
@@ -43,7 +44,7 @@ _NOWHERE = Path(os.devnull)
 # What takes effect while a gateway is open. All else is built into its parts, and so are these limits.
 _LIVE = frozenset((
     "servers", "policies", "subsets", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules",
-    "trust", "limits",
+    "trust", "limits", "quotas",
 ))  # fmt: skip
 _BUILT_IN = ("max_frame_bytes", "max_output_bytes", "parallel_starts")
 
@@ -75,6 +76,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sign_in: SignIn = SignIn()
     storage: Storage = Storage()
     serve: _Serve = _Serve()
+    quotas: _Quotas = _Quotas()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None

@@ -6,7 +6,8 @@ content and the change, and nothing else. Above: the import and the command line
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,33 @@ class TomlFile:
         write_atomically(path, _read_back(path, new, expected, known), path.stat().st_mode & 0o777)
         return True
 
+    def put(
+        self, section: str, name: str, table: Mapping[str, Any] | None, check: Callable[[Path], None]
+    ) -> Path | None:
+        """Writes the table `[section.name]` anew at the file's end, or takes it out; returns the backup of the file as
+        it was. `check` reads a draft of the new file, and raises where it cannot be used."""
+        path = self.path
+        with locked(path):
+            text = read_text(path)
+            before = parse_toml(path, text)
+            left = {key: value for key, value in before.get(section, {}).items() if key != name}
+            text, removed, _ = remove_tables(text, (section, name))
+            if table is not None:
+                text = f"{text.rstrip()}\n\n{format_table((section, name), table)}"
+                left[name] = table
+            elif not removed:
+                raise ConfigError(f"{path} has no [{section}.{name}]", hints=sorted(left))
+            new = _read_back(path, text, {**before, section: left}, name, section)
+            draft = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.draft.toml")
+            try:
+                write_atomically(draft, new, PRIVATE_MODE)
+                check(draft)
+            finally:
+                draft.unlink(missing_ok=True)
+            plain = table is not None and "key" in table and "${" not in str(table["key"])
+            mode = PRIVATE_MODE if plain else path.stat().st_mode & 0o777
+            return write_all([FileChange(path=path, old=path.read_bytes(), new=new, mode=mode)])[0].backup
+
 
 def _with_flag(text: str, table: KeyPath, key: str, value: bool) -> str:
     """The text with the flag set where it stands, else in a line of its own below the table's header."""
@@ -203,17 +231,17 @@ def _known(path: Path, servers: Mapping[str, Any], name: str) -> str:
     )
 
 
-def _read_back(path: Path, text: str, expected: dict[str, Any], name: str) -> bytes:
+def _read_back(path: Path, text: str, expected: dict[str, Any], name: str, section: str = "servers") -> bytes:
     try:
         # Where the last server was taken out, no `[servers]` may be left at all.
-        same = {"servers": {}, **parse_toml(path, text)} == expected
+        same = {section: {}, **parse_toml(path, text)} == expected
     except ConfigError:
         same = False
     if not same:
         line, _ = line_and_column(text, max(text.find(name), 0))
         raise ConfigError(
             f"{path}:{line}: `{name}` is not written as a table of its own, so it cannot be changed from here",
-            next_action=f"Write it as [servers.{name}], or edit the file by hand; nothing was changed.",
+            next_action=f"Write it as [{section}.{name}], or edit the file by hand; nothing was changed.",
         )
     # `read_text` takes the byte order mark away.
     mark = b"\xef\xbb\xbf" if path.read_bytes().startswith(b"\xef\xbb\xbf") else b""

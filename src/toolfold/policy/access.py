@@ -31,9 +31,10 @@ from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, ConfigError, NotAuthorized
+from toolfold.policy.quotas import _QuotaKeeper
 from toolfold.policy.trust import TrustMonitor, TrustReview
 from toolfold.policy.view import CatalogueView, VisibleCatalogue
-from toolfold.storage.base import Snapshot
+from toolfold.storage.base import Snapshot, Store
 from toolfold.types import EMPTY_OBJECT, LOCAL, CallContext, Caller, Node, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.refresh import UpstreamManager
 
@@ -262,7 +263,12 @@ class AccessControl:
     """The policies of one configuration, applied to one catalogue."""
 
     def __init__(
-        self, catalogue: Catalogue, settings: Settings, trust: TrustMonitor, servers: UpstreamManager | None = None
+        self,
+        catalogue: Catalogue,
+        settings: Settings,
+        trust: TrustMonitor,
+        servers: UpstreamManager | None = None,
+        store: Store | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._servers = servers
@@ -271,7 +277,16 @@ class AccessControl:
         self._views: BoundedDict[tuple[str, tuple[str, ...], str, str], CatalogueView] = BoundedDict(_MAX_VIEWS)
         # Callers as earlier settings had them, which sessions may still hold.
         self._outdated: dict[tuple[str, str, tuple[str, ...]], CallerKey | None] = {}
+        self.quotas = _QuotaKeeper(store, settings)
         self._use_settings(settings)
+
+    async def aclose(self) -> None:
+        await self.quotas.aclose()
+
+    def is_admin(self, caller: Caller) -> bool:
+        """Whether a caller's policy lets it do what the owner does."""
+        rules = self._rules.get(self.resolve(caller).policy)
+        return rules is not None and rules.policy.admin
 
     def _use_settings(self, settings: Settings) -> None:
         self._settings = settings
@@ -286,6 +301,7 @@ class AccessControl:
         """Takes over other policies and callers, at once and for everybody, sessions that are open included."""
         known = {*self._outdated, *((key.name, key.policy, key.groups) for key in self._callers.values())}
         self._use_settings(settings)
+        self.quotas.reconfigure(settings)
         self._views.clear()
         now = {(key.name, key.policy, key.groups) for key in self._callers.values()}
         self._outdated = {key: self._callers.get(key[0]) for key in known - now if key[0] != LOCAL_NAME}

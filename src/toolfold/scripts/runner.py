@@ -8,9 +8,9 @@ import asyncio
 import itertools
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from toolfold.calls.toolbox import Programs
     from toolfold.disclosure.describer import Describer
     from toolfold.outputs.service import OutputService
+    from toolfold.policy.access import AccessControl
     from toolfold.sandbox.zygote import Zygote
     from toolfold.search.service import SearchService, _ResolvedNeed
 
@@ -89,6 +90,9 @@ class _ScriptHost(Protocol):
     @property
     def programs(self) -> "Programs": ...
 
+    @property
+    def access(self) -> "AccessControl": ...
+
     def view(self, caller: Caller) -> CatalogueView: ...
 
     def reject_call(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None: ...
@@ -107,26 +111,30 @@ class _ScriptHost(Protocol):
 
 
 class _Slots:
-    """How many scripts run at once, by caller. A quarter is kept for callers who run none; of those who wait, whoever
-    runs least comes first."""
+    """How many scripts run at once, shared between callers: whoever waits and runs least comes first, and of several
+    such the one whose last turn is longest ago. A quarter is kept for callers who run less than an equal share, and the
+    last slot for one who runs none."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._shared = total - max(1, total // 4) if total > 1 else total
         self.running: Counter[str] = Counter()
-        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        # The order of turns: whoever had one goes to the end.
+        self._turns: dict[str, None] = {}
 
     async def acquire(self, caller: str) -> None:
-        turn = (caller, asyncio.get_running_loop().create_future())
-        self._waiting.append(turn)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, deque()).append(turn)
+        self._turns.setdefault(caller)
         self._grant()
         try:
-            await turn[1]
+            await turn
         except asyncio.CancelledError:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-            else:
+            if turn.done() and not turn.cancelled():
                 self.release(caller)
+            else:
+                self._forget(caller, turn)
             raise
 
     def release(self, caller: str) -> None:
@@ -134,15 +142,34 @@ class _Slots:
         self.running += Counter()  # forgets who runs none
         self._grant()
 
+    def _forget(self, caller: str, turn: "asyncio.Future[None]") -> None:
+        waiting = self._waiting.get(caller, deque())
+        with suppress(ValueError):
+            waiting.remove(turn)
+        if not waiting:
+            self._waiting.pop(caller, None)
+            if not self.running[caller]:
+                self._turns.pop(caller, None)
+
     def _grant(self) -> None:
-        while ready := [turn for turn in self._waiting if self._is_free(turn[0]) and not turn[1].done()]:
-            turn = min(ready, key=lambda turn: self.running[turn[0]])
-            self._waiting.remove(turn)
-            self.running[turn[0]] += 1
-            turn[1].set_result(None)
+        while ready := [caller for caller in self._turns if caller in self._waiting and self._is_free(caller)]:
+            caller = min(ready, key=lambda name: self.running[name])  # the first of those that run as many
+            turn = self._waiting[caller][0]
+            del self._turns[caller]
+            self._turns[caller] = None
+            self._forget(caller, turn)
+            if not turn.done():
+                self.running[caller] += 1
+                self._turns.setdefault(caller)
+                turn.set_result(None)
+        self._turns = {name: None for name in self._turns if name in self._waiting or self.running[name]}
 
     def _is_free(self, caller: str) -> bool:
-        return self.running.total() < (self._shared if self.running[caller] else self._total)
+        running, own = self.running.total(), self.running[caller]
+        if not own:
+            return running < self._total
+        share = self._total // max(2, len({*self.running, *self._waiting}))
+        return running < (self._shared if own >= share else self._total - 1)
 
 
 class ScriptRunner:
@@ -241,6 +268,8 @@ class ScriptRunner:
             host.call_tool, caller=caller, capabilities=context.capabilities, confirmed=context.confirmed, whole=True
         )
         zygote = await self._zygote(unsafe or settings.unsafe)
+        quotas = host.access.quotas
+        await quotas.check_script(caller)
         async with self._slot(caller.name, settings.wall_s), await zygote.take() as child:
             host.events.emit("script.started", run=run, caller=caller.name, needs=list(map(_need_event, start.needs)))
             execution = Execution(
@@ -255,11 +284,14 @@ class ScriptRunner:
                 allowed=allowed,
                 on_input=context.on_input,
             )
+            started = time.monotonic()
             try:
                 result = await execution.run()
             except asyncio.CancelledError:
                 host.events.emit("script.cancelled", run=run)
                 raise
+            finally:
+                await quotas.count_script(caller, time.monotonic() - started)
         if execution.large_summary:
             result = await self._store_summary(result, execution.large_summary, caller)
         outcome, calls = result.outcome, len(result.calls)

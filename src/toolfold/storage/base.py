@@ -208,8 +208,10 @@ class Store(Protocol):
         session: str | None = None,
         after: int = 0,
         last: int | None = None,
+        first: int | None = None,
     ) -> list[AuditRow]:
-        """Lines in the order of their numbers, those after the number `after`; of these the `last` ones."""
+        """Lines in the order of their numbers, those after the number `after`; of these the `last` ones, or else the
+        `first`."""
 
     async def aclose(self) -> None:
         """Waits for what is being written and closes everything. Safe to call twice."""

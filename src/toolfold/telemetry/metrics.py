@@ -132,4 +132,7 @@ _GAUGES = {
     "sessions": "Callers and sessions that did something in the last five minutes.",
     "tools_held": "Tools held back until somebody accepts them.",
     "audit_dropped": "Steps that could not be written to the audit log.",
+    "audit_waiting": "Steps that wait for the store to be back.",
+    "audit_export_dropped": "Records of the audit log that were deleted before the collector took them.",
+    "audit_export_waiting": "Records that the collector has not taken yet, up to one batch.",
 }

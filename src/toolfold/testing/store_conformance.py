@@ -50,6 +50,8 @@ async def _the_audit_log_keeps_its_order(open_store: OpenStore) -> None:
         _expect([row.selection for row in rows], ["", "x", "", "x"], "selections are kept")
         _expect([row.at for row in await store.audit_rows(after=rows[1].number)], [3.0, 4.0], "after a number")
         _expect([row.at for row in await store.audit_rows(last=2)], [3.0, 4.0], "the last ones, in order")
+        first = await store.audit_rows(after=rows[0].number, first=2)
+        _expect([row.at for row in first], [2.0, 3.0], "the first ones after a number, in order")
         async with store.snapshot() as view:
             _expect(view.generation, 0, "the audit log makes no generation")
 

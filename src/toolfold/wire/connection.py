@@ -7,6 +7,8 @@ holder does. Any task may call it, and any other may close it. Above: `toolfold.
 
 import asyncio
 import itertools
+import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -21,6 +23,7 @@ from toolfold.wire.dispatcher import Dispatcher, PendingRequest, capability_name
 from toolfold.wire.headers import NAME_PARAMETERS, ParameterHeaders
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, encode, single_line
 from toolfold.wire.meta import MetaWriter, insert_members, parse_object, split_meta
+from toolfold.wire.observer import OBSERVERS, _RequestEnd
 from toolfold.wire.results import is_complete
 from toolfold.wire.transport import NO_HEADERS, RequestHead, Transport
 from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED, OnSpilled, ToolList, WireOptions
@@ -57,6 +60,7 @@ class Connection:
         self._headers = ParameterHeaders()
         self._tools_subscription = _Subscription(self, dispatcher, b'{"toolsListChanged":true}', (TOOLS_CHANGED,))
         self._subscriptions: list[_Subscription] = []
+        self._opened_at = 0.0
 
     @property
     def pid(self) -> int | None:
@@ -171,6 +175,7 @@ class Connection:
         dispatcher, transport = self._dispatcher, self._transport
         number, method, future = pending.number, pending.method, pending.future
         dispatcher.check_open(method)
+        started = time.perf_counter() if OBSERVERS else 0.0
         limit = self._options.request_timeout_s if timeout_s is None else timeout_s
         dispatcher.pending[number] = pending
         deadline = self._deadlines.start(limit, pending.expire) if limit != NO_TIMEOUT else None
@@ -194,6 +199,15 @@ class Connection:
                 deadline.stop()
             dispatcher.pending.pop(number, None)
             transport.finish(pending)
+            if OBSERVERS:
+                self._tell(method, number, started)
+
+    def _tell(self, method: str, number: int, started: float) -> None:
+        """Tells whoever measures that a request ended, with what is being raised; or this connection."""
+        seconds = time.perf_counter() - started if started else 0.0
+        end = _RequestEnd(method, number, seconds, self.info.protocol_version, *self._transport.peer, sys.exception())
+        for observe in OBSERVERS:
+            observe(end)
 
     def _abandon(self, pending: PendingRequest, reason: str, quiet: bool) -> None:
         if self.closed:
@@ -296,6 +310,7 @@ class Connection:
 
     def opened(self) -> None:
         """From now on the handlers are notified when the connection is lost."""
+        self._opened_at = time.perf_counter()
         self._dispatcher.announce_loss = True
         self._transport.opened()
 
@@ -311,6 +326,9 @@ class Connection:
         self._dispatcher.lose("it was closed on purpose", _closed_on_purpose)
         for subscription in (self._tools_subscription, *self._subscriptions):
             subscription.stop()
+        opened_at, self._opened_at = self._opened_at, 0.0
+        if opened_at and OBSERVERS:
+            self._tell("", 0, opened_at)
         await self._transport.aclose()
 
 

@@ -69,6 +69,12 @@ class _HttpMessages:
         self._loop = asyncio.get_running_loop()
         self._posts = TaskSet(log)
 
+    @property
+    def peer(self) -> tuple[str, str]:
+        url, session = self._http.url, getattr(self, "_session", None)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        return f"{url.host}:{port}", (session.id if session is not None else None) or ""
+
     def post(self, message: bytes, /) -> None:
         self._posts.start(self._deliver(message))
 

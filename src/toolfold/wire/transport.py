@@ -33,6 +33,11 @@ class Transport(Protocol):
         return None
 
     @property
+    def peer(self) -> tuple[str, str]:
+        """The address of the server, and what it calls the session; empty where there is none."""
+        return "", ""
+
+    @property
     def congested(self) -> bool:
         """Whether so much waits to be sent that a sender should wait for `drain`."""
         return False

@@ -10,19 +10,25 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import asdict
 
-from toolfold.audit.record import Step
+from toolfold.audit.record import Step, decode_step
 from toolfold.audit.savings import Savings, SessionCost
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.build import Cost, run_with_catalogue
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
+from toolfold.telemetry.audit_export import _encode_line
 
 _FOLLOW_S = 0.5
 # More steps than this between two looks, and the oldest of them are not shown.
 _FOLLOWED = 1000
+# What `--export` calls the stream on standard output.
+_JSONL = "jsonl"
 
 
 def audit(arguments: argparse.Namespace, output: Output) -> None:
+    if arguments.export == _JSONL:
+        _stream(arguments, output)
+        return
     filters = any((arguments.server, arguments.tool, arguments.caller, arguments.status, arguments.since))
 
     async def work(gateway: Gateway) -> list[Step]:
@@ -45,6 +51,25 @@ def audit(arguments: argparse.Namespace, output: Output) -> None:
     else:
         where = f" in session {arguments.session}" if arguments.session else "" if filters else " yet"
         output.note(f"nothing {'that fits ' if filters else ''}was recorded{where}")
+
+
+def _stream(arguments: argparse.Namespace, output: Output) -> None:
+    """Writes the records after a number to standard output, a batch at a time, each with its own number."""
+
+    async def work(gateway: Gateway) -> None:
+        await gateway.audit_log.flush()
+        after = arguments.after
+        while True:
+            rows = await gateway.store.audit_rows(session=arguments.session, after=after, first=_FOLLOWED)
+            wanted = [row for row in rows if _is_wanted(decode_step(row.record), arguments)]
+            output.out.writelines(_encode_line(row).decode() for row in wanted)
+            output.out.flush()
+            after = rows[-1].number if rows else after
+            if not (rows or arguments.follow):
+                return
+            await asyncio.sleep(0 if rows else _FOLLOW_S)
+
+    run_with_catalogue(arguments, work, build_first=False)
 
 
 def _is_wanted(step: Step, arguments: argparse.Namespace) -> bool:

@@ -60,7 +60,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "repl": ("repl",),
     "agent": ("agent 'which customer ordered most?'", "agent --runs"),
     "logs": ("logs", "logs git --follow"),
-    "audit": ("audit", "audit --last 20", "audit --status failed --since 1h", "audit --export audit.jsonl"),
+    "audit": ("audit", "audit --last 20", "audit --status failed --since 1h", "audit --export jsonl --after 1200"),
     "trust": ("trust", "trust --list git.log", "trust git.log"),
     "stats": ("stats",),
     "extract": ("extract data/files/README.md 'lines 1-3'", "extract data/files/prices.csv 'how many rows are there?'"),
@@ -386,7 +386,8 @@ def _add_review(command: _AddCommand) -> None:
     audit.value("--since", "WHEN", "only from then on: 10m, 2h, 3d ago, or a date", type=_moment)
     audit.number("--last", "N", "steps to show (default 200)", 200)
     audit.flag("--follow", "go on with what is recorded from now on, until Ctrl-C")
-    audit.value("--export", "FILE", "write all of it as JSON lines")
+    audit.value("--export", "FILE", "write all of it as JSON lines; jsonl: to standard output, each with its number")
+    audit.value("--after", "N", "with --export jsonl: go on after the record of this number", type=int, default=0)
 
     logs = command("logs", "what the servers wrote on standard error, and what became of them")
     logs.value("server", "SERVER", "only this one", nargs="?")

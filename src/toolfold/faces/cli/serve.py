@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from msgspec.structs import replace
@@ -102,7 +102,7 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
 async def _serve_http(
     gateway: Gateway, arguments: argparse.Namespace, output: Output, worker: _Worker | None = None
 ) -> None:
-    from toolfold.faces.http_api import make_app
+    from toolfold.faces.http_api import _Drain, make_app
     from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
     from toolfold.wire.serving.http import McpHttpApp
 
@@ -126,6 +126,8 @@ async def _serve_http(
                     subsets[name] = McpHttpApp(server, in_subset(guard, name))
                 return subsets[name]
 
+            drain = _Drain(gateway, stop)
+            drain.follow_signals()
             if worker is None:
                 output.note(f"serving on {address}")
             else:
@@ -134,8 +136,9 @@ async def _serve_http(
             public = settings.sign_in.public_url or urljoin(settings.auth.resource or address, "/")
             gateway.upstreams.credentials.sign_ins.base = public.rstrip("/")
             try:
-                site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subset, identities.metadata)
-                await run_site(site, bound, stop)
+                rest = make_app(gateway, guard, drain)
+                site = Site(mcp, rest, gateway.render_metrics, subset, identities.metadata)
+                await run_site(drain.wrap(site), bound, stop)
             finally:
                 for app in (*subsets.values(), mcp):
                     await app.aclose()
@@ -148,7 +151,7 @@ async def _open_server(
     """The server of the chosen profile, and the event that a signal sets. Its configuration is followed; `check` may
     refuse a new one."""
     from toolfold.faces.mcp_server.profiles import open_app
-    from toolfold.wire.serving import ServeOptions, Server
+    from toolfold.wire.serving import ServeOptions
 
     if arguments.subset:  # said at once where there is none of that name
         gateway.access.subset(arguments.subset)
@@ -170,9 +173,14 @@ async def _open_server(
         tasks = [first_build := gateway.begin(), asyncio.ensure_future(watch.run())]
         if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
             tasks.append(asyncio.ensure_future(_prepare_search(gateway, first_build)))
+        if gateway.settings.telemetry.audit:
+            from toolfold.telemetry.audit_export import _AuditExporter
+
+            exporter = _AuditExporter(gateway.store, gateway.audit_log, gateway.settings.telemetry.audit_endpoint)
+            tasks.append(asyncio.ensure_future(exporter.run()))
         _tune_process()
         try:
-            yield Server(app, options, peers), stop
+            yield _make_server(gateway, "pipe" if arguments.http is None else "tcp", app, options, peers), stop
         finally:
             for task in tasks:
                 task.cancel()
@@ -208,6 +216,17 @@ async def _among_others(gateway: Gateway, arguments: argparse.Namespace) -> "Asy
         yield peers
     finally:
         await peers.aclose()
+
+
+def _make_server(gateway: Gateway, transport: str, *given: Any) -> "Server":
+    """A server with what it is given, measured where telemetry wants that."""
+    from toolfold.wire.serving import Server
+
+    if gateway.tracing is None:
+        return Server(*given)
+    from toolfold.telemetry.served import _ObservedServer
+
+    return _ObservedServer(gateway.tracing, transport, *given)
 
 
 @asynccontextmanager

@@ -16,15 +16,18 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolfold import __version__
-from toolfold.errors import InvalidArguments, NotBuilt, SignInRequired, ToolfoldError
+from toolfold.errors import InvalidArguments, SignInRequired, ToolfoldError
+from toolfold.faces.http_api.admin import _admin_routes
+from toolfold.faces.http_api.drain import _Drain
 from toolfold.faces.http_api.openapi import MAX_SESSION_NAME, SESSION_HEADER, document
+from toolfold.faces.http_api.request import _check_json, _read_body, _RequestError
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.faces.surface.instructions import discovery_instructions, visible_servers
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.results import INTERNAL_ERROR, Answer, TextAndData, error_dict
 from toolfold.gateway import Gateway
-from toolfold.types import EMPTY_OBJECT, CallContext, Caller, ServerState
-from toolfold.wire.jsonrpc import DECODE_ERRORS, parse_number
+from toolfold.types import CallContext, Caller, ServerState
+from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.serving.http_guard import HttpError, HttpGuard
 from toolfold.wire.serving.http_stream import ClientGone, DisconnectWatch
 
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 log = logging.getLogger("toolfold.http")
-
-MAX_BODY_BYTES = 16 * 1024 * 1024
 
 # Operations that may take long: they are cancelled when their client goes away.
 LONG = frozenset({"call_tool", "run_script", "tool_output"})
@@ -48,6 +49,7 @@ _CODES = {
     409: "TOOL_CHANGED NOT_EXPANDED CONFIRMATION_NEEDED CONFIRMATION_DECLINED INPUT_UNAVAILABLE INPUT_REFUSED "
     "LIVE_ERROR LOCK_MISMATCH",
     422: "INVALID_ARGUMENTS SCRIPT_INVALID NOT_DECLARED",
+    429: "QUOTA_EXCEEDED",
     502: "UPSTREAM_ERROR SERVER_UNAVAILABLE SIGN_IN_REQUIRED SERVER_CLOSED PROTOCOL_VIOLATION FRAME_TOO_LARGE "
     "REMOTE_ERROR MODEL_ERROR",
     503: "CONFIG_INVALID NOT_BUILT SANDBOX_ERROR STORE_BUSY STORE_CHANGED STORE_ERROR",
@@ -65,13 +67,13 @@ _Endpoint = Callable[["Request"], Awaitable["Response"]]
 _Work = Callable[[Caller, "Request"], Awaitable["Answer | Response"]]
 
 
-def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
-    """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask."""
+def make_app(gateway: Gateway, guard: HttpGuard, drain: _Drain | None = None) -> "Starlette":
+    """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask, `drain` whether it is ready."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
-    api = _Api(gateway, guard)
+    api = _Api(gateway, guard, drain or _Drain(gateway, asyncio.Event()))
     operations = [
         Route(f"/v1/{definition.name}", api.operation(definition.name), methods=["POST"]) for definition in DISCOVERY
     ]
@@ -89,34 +91,25 @@ def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
         Route("/v1/instructions", api.guarded(api.instructions), methods=["GET"]),
         # Whatever watches the service has no key.
         Route("/healthz", api.guarded(api.health, anonymous=True), methods=["GET"]),
+        Route("/readyz", api.guarded(api.ready, anonymous=True), methods=["GET"]),
         Route("/openapi.json", api.guarded(api.openapi, anonymous=True), methods=["GET"]),
         Route("/docs", api.guarded(api.docs, anonymous=True), methods=["GET"]),
     ]
+    routes += _admin_routes(gateway, api.guarded)
     return Starlette(routes=routes, exception_handlers={HTTPException: _http_exception})
 
 
-class _RequestError(ToolfoldError):
-    """A request that never reached an operation."""
-
-    def __init__(self, status: int, code: str, message: str, *, next_action: str, hints: tuple[Any, ...] = ()) -> None:
-        super().__init__(message, hints=hints, next_action=next_action)
-        self.status = status
-        self._code = code
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**super().as_dict(), "code": self._code}
-
-
 def _status_of(error: ToolfoldError) -> int:
-    """A `RequestError` brings its own status; all others have that of their code."""
+    """A `_RequestError` brings its own status; all others have that of their code."""
     return error.status if isinstance(error, _RequestError) else STATUSES.get(error.code, 500)
 
 
 class _Api:
     """The endpoints of one gateway."""
 
-    def __init__(self, gateway: Gateway, guard: HttpGuard) -> None:
+    def __init__(self, gateway: Gateway, guard: HttpGuard, drain: _Drain) -> None:
         self._gateway = gateway
+        self._drain = drain
         self._guard = guard
         self._operations = Operations(gateway)
 
@@ -137,7 +130,9 @@ class _Api:
             except HttpError as error:
                 return _refused(error)
             except ToolfoldError as error:
-                return _json({"error": error_dict(error)}, _status_of(error))
+                wait = getattr(error, "retry_after_s", None)
+                headers = {"retry-after": str(wait)} if wait else None
+                return _json({"error": error_dict(error)}, _status_of(error), headers)
             except Exception:
                 # The reason may hold secrets of a server: it goes to the log, never to the caller.
                 log.exception("%s failed", request.url.path)
@@ -272,12 +267,12 @@ class _Api:
         return {"instructions": await discovery_instructions(self._gateway, caller)}
 
     async def health(self, caller: Caller, request: "Request") -> Answer:
-        try:
-            async with self._gateway.catalogue.snapshot():
-                state = "ready"
-        except NotBuilt:
-            state = "not built"
-        return {"status": "ok", "version": __version__, "catalogue": state}
+        """The process answers. It asks nobody else: whoever is restarted for a store that is away helps no one."""
+        return {"status": "ok", "version": __version__}
+
+    async def ready(self, caller: Caller, request: "Request") -> "Response":
+        status, answer = await self._drain.ready()
+        return _json(answer, status)
 
     async def openapi(self, caller: Caller, request: "Request") -> Answer:
         return document()
@@ -285,53 +280,9 @@ class _Api:
     async def docs(self, caller: Caller, request: "Request") -> "Response":
         from starlette.responses import HTMLResponse
 
-        from toolfold.faces.http_api.page import page, security_policy
+        from toolfold.faces.http_api.page import _security_policy, page
 
-        return HTMLResponse(page(), headers={"content-security-policy": security_policy()})
-
-
-async def _read_body(request: "Request") -> Raw:
-    """The body as it came. No body stands for an empty object."""
-    # The header is only a claim: a chunked body has none, so what arrives is counted, too.
-    if (parse_number(request.headers.get("content-length")) or 0) > MAX_BODY_BYTES:
-        raise _too_large()
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MAX_BODY_BYTES:
-            raise _too_large()
-        pieces.append(piece)
-    body = b"".join(pieces)
-    if not body.strip():
-        return EMPTY_OBJECT
-    # A page of another origin can send `text/plain` without asking first, but not JSON.
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
-    if media_type != "application/json" and not media_type.endswith("+json"):
-        raise _RequestError(
-            415,
-            "UNSUPPORTED_MEDIA_TYPE",
-            "the body must be JSON, and its content type must say so",
-            next_action="send it with: Content-Type: application/json",
-        )
-    return Raw(body)
-
-
-def _too_large() -> _RequestError:
-    return _RequestError(
-        413,
-        "BODY_TOO_LARGE",
-        f"the body is larger than {MAX_BODY_BYTES:,} bytes",
-        next_action="send less; a stored output can be named by its handle instead of sent",
-    )
-
-
-def _check_json(body: Raw) -> None:
-    try:
-        msgspec.json.decode(body, type=Raw)
-    except DECODE_ERRORS as error:
-        raise _RequestError(
-            400, "BAD_JSON", f"the body is not JSON: {error}"[:300], next_action="send one JSON object"
-        ) from None
+        return HTMLResponse(page(), headers={"content-security-policy": _security_policy()})
 
 
 async def _until_disconnect(request: "Request", work: Coroutine[Any, Any, Answer]) -> Answer:

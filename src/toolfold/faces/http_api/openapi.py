@@ -80,8 +80,24 @@ def _paths() -> dict[str, Any]:
     own = {"parameters": [_data()["server_parameter"]]}
     paths["/v1/sign-ins/{server}"] = {"post": {**begin["get"], **own}, "delete": {**end["get"], **own}}
     paths["/v1/instructions"] = _get("instructions", "What to tell a model before its first call.", "Instructions")
-    paths["/healthz"] = _get("health", "Whether toolfold is up.", "Health")
+    paths["/healthz"] = _get("health", "Whether the process answers.", "Health")
+    paths["/readyz"] = _get("ready", "Whether it takes requests: 503 says what is missing.", "Ready")
+    paths["/readyz"]["get"]["responses"]["503"] = _content("It does not, now.", "application/json", "Ready")
+    for method, path, name, summary, example in _data()["admin"]:
+        paths.setdefault(f"/v1/admin/{path}", {})[method] = _admin(path, name, summary, example)
     return paths
+
+
+def _admin(path: str, name: str, summary: str, example: dict[str, Any] | None) -> dict[str, Any]:
+    """An operation for administrators; what a body may hold is what the table of the configuration may."""
+    about: dict[str, Any] = {"operationId": name, "summary": summary, "tags": ["admin"]}
+    if "{name}" in path:
+        about["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    if example:
+        content = {"application/json": {"schema": {"type": "object"}, "example": example}}
+        about["requestBody"] = {"required": True, "content": content}
+    answer = _content("The answer.", "application/json", "Administered")
+    return {**about, "responses": _responses(answer, (*POST_STATUSES, 404, 409))}
 
 
 def _post(

@@ -14,7 +14,7 @@ for (const form of document.querySelectorAll("form[data-path]")) {
     output.replaceChildren(status);
     try {
       const answer = await fetch("." + form.dataset.path, {
-        method: body ? "POST" : "GET", headers, body: body ? body.value : undefined,
+        method: form.dataset.method, headers, body: body ? body.value : undefined,
       });
       const raw = await answer.text();
       status.textContent = `${answer.status} after ${Math.round(performance.now() - started)} ms, ${raw.length} characters`;

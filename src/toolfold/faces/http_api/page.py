@@ -18,6 +18,7 @@ SECTIONS = (
     ("operations", "Operations"),
     ("live", "A live Python session"),
     ("agents", "Agents"),
+    ("admin", "Administration"),
     ("state", "State"),
 )
 
@@ -45,7 +46,7 @@ def page() -> str:
 
 
 @cache
-def security_policy() -> str:
+def _security_policy() -> str:
     """Allows this page's own style and script, and requests to where it came from."""
     # The page shows texts of servers: without any other script allowed, a mistake in escaping runs nothing.
     return (
@@ -72,7 +73,8 @@ def _operation(path: str, method: str, operation: Any, spec: Any) -> str:
         f'<span class="soft">{escape(operation["summary"])}</span></summary><div class="inside">'
         f"<p>{_marked(operation.get('description', operation['summary']))}</p>{request}"
         f"<h3>Answer: {answer}</h3>{_properties(spec['components']['schemas'][answer])}"
-        f'<h3>Try it</h3><form data-path="{path}">{field}<button>Send</button><output></output></form>'
+        f'<h3>Try it</h3><form data-path="{path}" data-method="{method.upper()}">{field}'
+        "<button>Send</button><output></output></form>"
         f'<p class="soft">Errors: {", ".join(code for code in operation["responses"] if code != "200")}</p>'
         "</div></details>"
     )

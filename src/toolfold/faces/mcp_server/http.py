@@ -6,6 +6,7 @@ Raw ASGI, so that a request for `/mcp` passes through nothing on its way. Above:
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -147,6 +148,8 @@ async def run_site(
         timeout_keep_alive=75,
     )
     server = uvicorn.Server(config)
+    # Signals are the business of whoever sets `stop`: uvicorn would close the port at the first.
+    server.capture_signals = nullcontext  # type: ignore[method-assign]
 
     async def exit_on_stop() -> None:
         await stop.wait()

@@ -23,15 +23,16 @@ _APPLICATION_ID = 0x746F6F6C
 _MIGRATIONS = tuple(file.read_text("utf-8") for file in sorted(Path(__file__).with_name("migrations").glob("*.sql")))
 
 
-def connect(path: Path, *, busy_s: float, create: bool) -> sqlite3.Connection:
-    """A connection to a store of this version, created or migrated where needed."""
+def connect(path: Path, *, busy_s: float, create: bool, further: bool = False) -> sqlite3.Connection:
+    """A connection to a store of this version, created or migrated where needed. A `further` one of a process that has
+    the store open may find it migrated by a newer toolfold: migrations only add, so it goes on."""
     if not _exists(path):
         if not create:
             raise NotBuilt(f"there is no catalogue at {path}", next_action="run `toolfold build`")
         _create_private(path)
     connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:
-        _prepare(connection, path, busy_s)
+        _prepare(connection, path, busy_s, further)
     except BaseException:
         connection.close()
         raise
@@ -63,9 +64,9 @@ def _create_private(path: Path) -> None:
         ) from error
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, busy_s: float) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, busy_s: float, further: bool) -> None:
     version = _known_version(connection, path)
-    if version > len(_MIGRATIONS):
+    if version > len(_MIGRATIONS) and not further:
         raise StoreError(
             f"the store {path} is of a newer toolfold: its form is {version}, this one knows {len(_MIGRATIONS)}",
             next_action="upgrade toolfold, or name another folder with --home",

@@ -58,6 +58,7 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         self._watcher: sqlite3.Connection | None = None
         self._seen_version: int | None = None
+        self._connected = False
 
     async def __aenter__(self) -> Self:
         self._reads = ThreadPoolExecutor(1, thread_name_prefix="toolfold-read")
@@ -159,8 +160,10 @@ class SqliteStore:
         session: str | None = None,
         after: int = 0,
         last: int | None = None,
+        first: int | None = None,
     ) -> list[AuditRow]:
-        return await self._read(lambda db: _read_audit(db, {"caller": caller, "session": session}, after, last))
+        wanted = {"caller": caller, "session": session}
+        return await self._read(lambda db: _read_audit(db, wanted, after, last, first))
 
     async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         def run() -> _T:
@@ -198,7 +201,9 @@ class SqliteStore:
         return executor
 
     def _connect(self) -> sqlite3.Connection:
-        return connect(self.path, busy_s=self._busy_s, create=self._create)
+        made = connect(self.path, busy_s=self._busy_s, create=self._create, further=self._connected)
+        self._connected = True
+        return made
 
     def take_reader(self) -> sqlite3.Connection:
         """A read connection that nobody uses. Only in the reading thread."""
@@ -381,15 +386,16 @@ def _append_audit(db: sqlite3.Connection, rows: Sequence[AuditRow], *, keep: int
 
 
 def _read_audit(
-    db: sqlite3.Connection, columns: Mapping[str, str | None], after: int, last: int | None
+    db: sqlite3.Connection, columns: Mapping[str, str | None], after: int, last: int | None, first: int | None
 ) -> list[AuditRow]:
     wanted = {column: value for column, value in columns.items() if value is not None}
+    order, most = ("DESC", last) if first is None or last is not None else ("ASC", first)
     query = f"""
         SELECT number, at, caller, session, selection, record FROM trail
-        WHERE {"".join(f"{column} = ? AND " for column in wanted)} number > ? ORDER BY number DESC LIMIT ?
+        WHERE {"".join(f"{column} = ? AND " for column in wanted)} number > ? ORDER BY number {order} LIMIT ?
     """  # noqa: S608 - joined from our own words only
-    rows = db.execute(query, (*wanted.values(), after, -1 if last is None else last)).fetchall()
+    rows = db.execute(query, (*wanted.values(), after, -1 if most is None else most)).fetchall()
     return [
         AuditRow(number=row[0], at=row[1], caller=row[2], session=row[3], selection=row[4], record=bytes(row[5]))
-        for row in reversed(rows)
+        for row in sorted(rows)
     ]
