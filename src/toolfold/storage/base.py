@@ -197,6 +197,19 @@ class Store(Protocol):
         """Returns soon after another gateway or process wrote to the store: at times for nothing, never too seldom, so
         that whoever looks after each return misses nothing."""
 
+    async def put_part(self, shelf: str, name: str, part: int, value: bytes, *, for_s: float) -> bool:
+        """Writes one part of what is kept on a shelf under a name, for so long from now. Part 0 begins it; another is
+        written only while that is there, else `False`."""
+
+    async def parts(self, shelf: str, part: int, name: str | None = None) -> Mapping[str, bytes]:
+        """One part of everything on a shelf, or of what has this name, by name; what has run out is not there."""
+
+    async def delete_parts(self, shelf: str, name: str | None = None) -> None:
+        """Removes everything from a shelf, or what has this name, whole."""
+
+    async def expired_parts(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Shelf and name of what has run out and is still to be removed."""
+
     async def append_audit(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
         """Adds lines to the audit log, all or none. Of the whole log the newest `keep` lines stay that are not from
         before `oldest`. Lines are never altered."""
