@@ -113,6 +113,11 @@ class Outputs(Extraction, frozen=True, kw_only=True):
     """How long a stored result can be read, if its session does not end before."""
     reference_max_bytes: Annotated[int, _range(256, GIB, "bytes")] = 16 * MIB
     """How much of a stored result may stand in for `{"$output": …}` in the arguments of one call."""
+    shared: Annotated[str, Meta(pattern=r"^(?:auto|off|store|s3://.+)$")] = "auto"
+    """Whether every gateway of the store can read them: `store` keeps a copy there, `s3://bucket/prefix` in a bucket.
+    `auto`: in the store, where that is one that gateways on several machines share."""
+    shared_max_bytes: Annotated[int, _range(0, 4 * GIB, "bytes")] = 64 * MIB
+    """A larger one is read by the one gateway that stored it."""
     redact_secrets: bool = False
     """Take what looks like a secret out of results: tokens of a known form, passwords in addresses, private keys."""
     send_once: bool = False

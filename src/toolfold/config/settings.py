@@ -143,6 +143,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.home / "tool_registry.json"
 
     @property
+    def outputs_shared(self) -> str:
+        """Where the outputs lie that every gateway can read: `off`, `store`, or the address of a bucket."""
+        return "off" if self.outputs.shared == "auto" else self.outputs.shared
+
+    @property
     def restricts(self) -> bool:
         """Whether anything might be kept from whoever runs the gateway."""
         trust = self.trust
