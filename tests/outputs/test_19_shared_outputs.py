@@ -7,10 +7,13 @@ from contextlib import AsyncExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
+import obstore
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
+from obstore.store import S3Store
 from shared_kit import GatewayProcess, caller, files, gateway_at, store_at, text_of
 
 from toolfold import Gateway
@@ -32,7 +35,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket of moto's server on loopback."""
-    import boto3
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -44,12 +46,11 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ALLOW_HTTP": "true",
         }.items():
             monkeypatch.setenv(name, value)
         name = f"outputs-{uuid.uuid4()}"  # moto's buckets outlive its server
-        boto3.client("s3").create_bucket(Bucket=name)
+        urlopen(Request(f"http://{host}:{port}/{name}", method="PUT"), timeout=30).close()
         yield f"s3://{name}/toolfold"
     finally:
         server.stop()
@@ -90,10 +91,8 @@ def shelf_of(who: Caller) -> str:
 
 def objects(shared: str) -> list[str]:
     """The handles that are in a bucket; `shared` is its address."""
-    import boto3
-
-    found = boto3.client("s3").list_objects_v2(Bucket=shared.split("/")[2]).get("Contents", ())
-    return [str(one["Key"]).rpartition("/")[2] for one in found]
+    store = S3Store.from_url(shared, client_options={"allow_http": True})
+    return [one["path"].rpartition("/")[2] for one in obstore.list(store).collect()]
 
 
 async def test_an_output_is_read_at_another_gateway_as_where_it_was_stored(

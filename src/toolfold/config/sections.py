@@ -317,12 +317,20 @@ class Telemetry(Struct, frozen=True, kw_only=True):
     logs: Literal["text", "json"] = "text"
 
 
-class SignIn(Struct, frozen=True, kw_only=True):
-    """How callers sign in to servers from inside a conversation."""
+class SignIn(PartialRepr, frozen=True, kw_only=True):
+    """How callers sign in to servers from inside a conversation, and where what they signed in to is kept."""
+
+    printed = ("public_url", "shared")
 
     public_url: str = ""
     """Where browsers reach `toolfold serve --http`: `https://tools.example.com`. Empty: the origin of `auth.resource`,
     else the address it serves on."""
+    shared: Literal["auto", "off", "store"] = "auto"
+    """Whether sign-ins are kept in the store, sealed, for all its gateways. `auto`: where gateways on several machines
+    share it."""
+    key: str = ""
+    """What sign-ins in the store are sealed with, where `TOOLFOLD_VAULT_KEY` is not set: a reference such as
+    `${env:NAME}`, the same for all gateways."""
 
 
 class MetadataRule(Struct, frozen=True):

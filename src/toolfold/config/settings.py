@@ -148,6 +148,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return "off" if self.outputs.shared == "auto" else self.outputs.shared
 
     @property
+    def sign_ins_shared(self) -> bool:
+        """Whether sign-ins are kept in the store, for all its gateways."""
+        return self.sign_in.shared == "store"
+
+    @property
     def restricts(self) -> bool:
         """Whether anything might be kept from whoever runs the gateway."""
         trust = self.trust

@@ -197,7 +197,7 @@ class SharedOutputs:
 
     async def _copy(self, entry: _Entry, caller: Caller) -> None:
         stored, shelf = entry.stored, _shelf(caller)
-        draft = await asyncio.to_thread(self._local.draft, caller, stored.handle)
+        draft = await asyncio.to_thread(self._local.copy, stored.handle, caller)
         try:
             digest, size = hashlib.sha256(), 0
             async for piece in self._blobs.read(shelf, stored.handle):

@@ -93,9 +93,14 @@ class OutputStore:
         self._lock = threading.RLock()
         self._closed = False
 
-    def draft(self, caller: Caller, handle: str = "") -> "Draft":
-        """Begins a new output, or with its handle the copy of one that another gateway stored."""
+    def draft(self, caller: Caller) -> "Draft":
+        """Begins a new output."""
         with self._lock:  # a purge must not remove the empty folder before the draft is in it
+            return Draft(self._folder(caller), caller, self._lifetime, self._issued)
+
+    def copy(self, handle: str, caller: Caller) -> "Draft":
+        """Begins the copy of an output that another gateway stored."""
+        with self._lock:
             return Draft(self._folder(caller), caller, self._lifetime, self._issued, handle)
 
     def scratch(self) -> Path:

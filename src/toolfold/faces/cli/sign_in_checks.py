@@ -53,7 +53,7 @@ def check_issuer(settings: Settings, *, connect: bool) -> Iterator[Finding]:
 
 def check_sign_ins(settings: Settings) -> Iterator[Finding]:
     """Reports who is signed in where, what has ended, and on which key the stored tokens stand."""
-    credentials = Credentials(lambda: settings.servers, settings.home)
+    credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
     files = list(credentials.vault.folder.glob("*.sealed"))
     if not files:
         return
@@ -80,7 +80,7 @@ def check_sign_ins(settings: Settings) -> Iterator[Finding]:
 
 def check_servers_issuers(settings: Settings) -> Iterator[Finding]:
     """Asks servers who issues their tokens now."""
-    credentials = Credentials(lambda: settings.servers, settings.home)
+    credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
 
     async def issuer(server: str, caller: str) -> str:
         return (await credentials.prepare(server, caller)).issuer
