@@ -19,6 +19,7 @@ from toolfold import Gateway, Settings
 from toolfold.config import Outputs
 from toolfold.errors import ToolfoldError
 from toolfold.storage.base import Store
+from toolfold.storage.postgres import PostgresStore
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import Caller
 
@@ -27,7 +28,7 @@ TIME_S = 60.0
 
 def store_at(address: str) -> Store:
     """A store that nobody has opened yet: a file, or `postgresql://…`."""
-    return SqliteStore(address)
+    return PostgresStore(address) if address.startswith("postgresql://") else SqliteStore(address)
 
 
 def caller(number: int, session: str = "s1") -> Caller:

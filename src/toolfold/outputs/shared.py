@@ -178,6 +178,8 @@ class SharedOutputs:
         stored = entry.stored
         try:
             async with asyncio.timeout(_FETCH_S), self._slots:
+                if await asyncio.to_thread(self._local.holds, stored.handle, caller):
+                    return None  # whoever asked had looked before another brought it
                 await self._copy(entry, caller)
         except TimeoutError:
             return OutputError(

@@ -75,7 +75,7 @@ class Credentials:
     def vault(self) -> "Vault":
         if (settings := self._settings) is not None and settings.sign_ins_shared:
             from toolfold.auth.shared_vault import SharedVault
-            from toolfold.storage.sqlite.store import open_store
+            from toolfold.storage.factory import open_store
 
             # A gateway's store is open; a command opens the configured one for each look.
             store = self._store
