@@ -11,7 +11,8 @@ changes. Above: `access`, the gateway and the command line. Below: the catalogue
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -25,7 +26,7 @@ from toolfold.errors import StoreDamaged, ToolfoldError
 from toolfold.events import Event, Events
 from toolfold.fingerprint import fingerprint as fingerprint_of
 from toolfold.policy import Flag
-from toolfold.storage.base import Store, Version
+from toolfold.storage.base import Store, Version, update_state
 from toolfold.types import Tool, ToolDefinition
 
 # The namespaces of the store that keep the records, and the time of the last acceptance.
@@ -108,13 +109,25 @@ class _TrustStore:
         new = self.settings.accept_new and any(ids_of(tool)[-1] not in record.accepted for tool in tools)
         if flags.keys() <= record.flags.keys() and not new:
             return record
-        # Reading texts takes its time: what another process accepted meanwhile must not be written over.
-        stored = await self._store.get(_TRUST, server)
-        record = _ServerRecord() if stored is None else _read_record(server, stored)
-        record.flags = flags
-        for tool in tools if self.settings.accept_new else ():
-            record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
-        await self._store.put(_TRUST, server, _encode(record))
+
+        def take_in(record: _ServerRecord) -> None:
+            record.flags = flags
+            for tool in tools if self.settings.accept_new else ():
+                record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
+
+        return await self._change(server, take_in)
+
+    async def _change(self, server: str, change: Callable[[_ServerRecord], None]) -> _ServerRecord:
+        """Reading texts takes its time: what another gateway accepted meanwhile must not be written over."""
+        record = _ServerRecord()
+
+        def changed(stored: bytes | None) -> bytes:
+            nonlocal record
+            record = _ServerRecord() if stored is None else _read_record(server, stored)
+            change(record)
+            return _encode(record)
+
+        await update_state(self._store, _TRUST, server, changed)
         return record
 
     def _reviewed(
@@ -156,22 +169,23 @@ class _TrustStore:
 
     async def accept(self, tools: Iterable[Tool]) -> list[str]:
         """Takes these tools as they are now. Gives the ids of those that were not accepted before in this form."""
-        done: list[str] = []
+        by_server: dict[str, list[Tool]] = {}
+        for tool in (tools := tuple(tools)):
+            by_server.setdefault(tool.server, []).append(tool)
+        new: dict[str, set[str]] = {}
+
+        def take(server: str, record: _ServerRecord) -> None:
+            known = {key: accepted.fingerprint for key, accepted in record.accepted.items()}
+            differing = [tool for tool in by_server[server] if known.get(ids_of(tool)[-1]) != _mark(tool)]
+            record.accepted |= {ids_of(tool)[-1]: _accepted(tool) for tool in differing}
+            new[server] = {tool.tool_id for tool in differing}
+
         async with self._writing:
-            records = await self._records()
-            touched: set[str] = set()
-            for tool in tools:
-                record = records.setdefault(tool.server, _ServerRecord())
-                known = record.accepted.get(ids_of(tool)[-1])
-                if known is None or known.fingerprint != _mark(tool):
-                    record.accepted[ids_of(tool)[-1]] = _accepted(tool)
-                    touched.add(tool.server)
-                    done.append(tool.tool_id)
-            for server in sorted(touched):
-                await self._store.put(_TRUST, server, _encode(records[server]))
-            if touched:
+            for server in sorted(by_server):
+                await self._change(server, partial(take, server))
+            if any(new.values()):
                 await self._store.put(_STAMP, "at", repr(time.time()).encode())
-        return done
+        return [tool.tool_id for tool in tools if tool.tool_id in new[tool.server]]
 
     async def accepted(self, tool: Tool) -> str:
         """The fingerprint that was accepted of a tool; empty: none yet."""

@@ -8,17 +8,20 @@ one snapshot see the same generation. A commit makes the next one, whole or not 
 looked up without regard to letter case and returned as they were stored.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 
 from msgspec import Struct
 
-from toolfold.errors import StoreChanged
+from toolfold.errors import StoreBusy, StoreChanged
 from toolfold.types import Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
 # Versions of one tool that are kept, the newest and the current one always among them.
 MAX_VERSIONS = 20
+
+# Of one change, where others keep on writing the same value. One of all who try at once succeeds each time.
+_MAX_ATTEMPTS = 1000
 
 # Generations whose changes are kept, so that any two of them can be compared.
 MAX_GENERATIONS = 200
@@ -226,6 +229,20 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Waits for what is being written and closes everything. Safe to call twice."""
+
+
+async def update_state(store: Store, namespace: str, key: str, change: Callable[[bytes | None], bytes | None]) -> None:
+    """Writes what `change` makes of what stands there, also where others write at the same time: it may be called more
+    than once. What it leaves as it is, and `None`, is not written."""
+    for _ in range(_MAX_ATTEMPTS):
+        old = await store.get(namespace, key)
+        new = change(old)
+        if new is None or new == old or await store.swap(namespace, key, old, new):
+            return
+    raise StoreBusy(
+        f"others wrote {key!r} of {namespace!r} {_MAX_ATTEMPTS} times while it was being changed",
+        next_action="try again a little later",
+    )
 
 
 def fold_path(path: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.containers import BoundedDict
-from toolfold.storage.base import Store
+from toolfold.storage.base import Store, update_state
 from toolfold.types import Listing, ServerInfo
 
 _NAMESPACE = "caller tools"
@@ -64,22 +64,19 @@ class CallerTools:
     async def record(self, server: str, caller: str, listing: Listing | None) -> bool:
         """Takes in what one caller's connection lists, or with `None` that it has none any more. Gives whether there
         is a tool now that nobody had, another form of one, or one less."""
-        known = await self.of(server)
-        callers, tools = dict(known.callers), dict(known.tools)
-        before = callers.pop(caller, {})
-        if listing is not None:
-            own = callers[caller] = {tool.name: _digest(tool.raw) for tool in listing.tools}
-            # The newest form counts. What a caller has listed before is not new, where another's differs from it.
-            tools |= {tool.name: tool.raw for tool in listing.tools if before.get(tool.name) != own[tool.name]}
-        had = set().union(*callers.values())
-        tools = {name: raw for name, raw in tools.items() if name in had}
-        after = _Known(tools, callers, known.info if listing is None else listing.info)
-        if after == known:
-            return False
+        before = after = _Known()
+
+        def change(stored: bytes | None) -> bytes | None:
+            nonlocal before, after
+            before = _Known() if stored is None else msgspec.json.decode(stored, type=_Known)
+            after = _with_listing(before, caller, listing)
+            return stored if after == before else msgspec.json.encode(after)
+
+        # Of what is stored, not of what is known here: other gateways record other callers.
+        await update_state(self._store, _NAMESPACE, server, change)
         (await self.load())[server] = after
         self._hidden.clear()
-        await self._store.put(_NAMESPACE, server, msgspec.json.encode(after))
-        return after.tools != known.tools
+        return after.tools != before.tools
 
     async def listing(self, server: str) -> Listing:
         """The tools that any caller has."""
@@ -91,6 +88,18 @@ class CallerTools:
         if differing := sum(len(digests) > 1 for digests in forms):
             warnings = (*warnings, f"{differing} of its tools differ by caller: the form that was listed last counts")
         return Listing(server=server, tools=tools, info=known.info, warnings=warnings)
+
+
+def _with_listing(known: _Known, caller: str, listing: Listing | None) -> _Known:
+    callers, tools = dict(known.callers), dict(known.tools)
+    before = callers.pop(caller, {})
+    if listing is not None:
+        own = callers[caller] = {tool.name: _digest(tool.raw) for tool in listing.tools}
+        # The newest form counts. What a caller has listed before is not new, where another's differs from it.
+        tools |= {tool.name: tool.raw for tool in listing.tools if before.get(tool.name) != own[tool.name]}
+    had = set().union(*callers.values())
+    tools = {name: raw for name, raw in tools.items() if name in had}
+    return _Known(tools, callers, known.info if listing is None else listing.info)
 
 
 def _digest(raw: Raw) -> str:
