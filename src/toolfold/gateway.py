@@ -208,7 +208,7 @@ class Gateway:
         from toolfold.outputs.service import OutputService
 
         model = partial(configured_model, self.settings.model)
-        return OutputService(self.settings, self.events, model=model, keep=self._keep_outputs)
+        return OutputService(self.settings, self.events, model=model, keep=self._keep_outputs, store=self.store)
 
     @cached_property
     def calls(self) -> "Handler":
@@ -540,7 +540,7 @@ class Gateway:
 
     async def end_session(self, caller: Caller) -> None:
         """A client's session is over: what was kept for it alone is removed. The gateway's own session ends with it."""
-        if caller.session and "outputs" in self.__dict__:
+        if caller.session and ("outputs" in self.__dict__ or self.settings.outputs_shared != "off"):
             await self.outputs.end(caller)
         if caller.session and "live_sessions" in self.__dict__:
             await self.live_sessions.sessions.end(caller)

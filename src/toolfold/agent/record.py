@@ -100,7 +100,8 @@ def summarise_record(file: Path) -> dict[str, Any]:
 def _unreadable(file: Path, error: OSError) -> ConfigError:
     return ConfigError(
         f"the run {file.stem} cannot be read: {os.strerror(error.errno or 0)}",
-        next_action="see `toolfold agent --runs` for those that are there",
+        next_action="see `toolfold agent --runs` for those that are there: a run is in the state folder of the gateway "
+        "that made it",
     )
 
 

@@ -45,7 +45,7 @@ _MAX_HELD = 4096
 _HELD_S = 3600.0
 _LOCK_PAUSE_S = 0.02
 
-KeySource = Literal["environment", "key file", "keyring"]
+KeySource = Literal["environment", "key file", "keyring", "configuration"]
 
 
 class Credential(PartialRepr, frozen=True, kw_only=True):
@@ -180,6 +180,19 @@ class Vault:
             return ()
         return status.st_mtime_ns, status.st_size, status.st_ino
 
+    def changed_at(self) -> int:
+        """Differs once somebody signed in or out, in whatever process."""
+        try:
+            return self.folder.stat().st_mtime_ns
+        except OSError:
+            return 1
+
+    async def follow(self) -> None:
+        """From now on `stamp` knows what other gateways write: files tell it by themselves."""
+
+    async def aclose(self) -> None:
+        """Ends what was begun to follow others."""
+
     @asynccontextmanager
     async def lock(self, server: str, caller: str = "") -> AsyncIterator[None]:
         """Only one, of all processes, renews a credential: a refresh token that is used twice ends the sign-in."""
@@ -257,13 +270,16 @@ class Vault:
         return found
 
     def _read(self, path: Path, server: str) -> Credential:
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         try:
             sealed = _read_private(path)
         except OSError as error:
             raise _unreadable(server, error.strerror or str(error)) from None
+        return self._unseal(sealed, path.name, server)
+
+    def _unseal(self, sealed: bytes, name: str, server: str) -> Credential:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         mark, key_id, nonce, rest = sealed[:16], sealed[16:24], sealed[24:36], sealed[36:]
         if mark != _MARK:
             raise _unreadable(server, "the file is damaged")
@@ -272,20 +288,25 @@ class Vault:
             raise _unreadable(server, f"it was sealed with another key than that of the {self.key_source}")
         try:
             # The file's name is sealed as well: one that is copied over another's opens as neither.
-            data = AESGCM(key).decrypt(nonce, rest, _MARK + path.name.encode())
+            data = AESGCM(key).decrypt(nonce, rest, _MARK + name.encode())
             credential = msgspec.msgpack.decode(data, type=Credential)
         except (InvalidTag, ValueError, msgspec.MsgspecError):
             raise _unreadable(server, "the file is damaged") from None
         learn(*credential.secrets)
         return credential
 
-    def _write(self, credential: Credential) -> None:
+    def _seal(self, credential: Credential, name: str) -> bytes:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        path, key, nonce = self._path(credential.server, credential.caller), self._load_key(), os.urandom(12)
-        sealed = AESGCM(key).encrypt(nonce, msgspec.msgpack.encode(credential), _MARK + path.name.encode())
+        key, nonce = self._load_key(), os.urandom(12)
+        sealed = AESGCM(key).encrypt(nonce, msgspec.msgpack.encode(credential), _MARK + name.encode())
+        return _MARK + _key_id(key) + nonce + sealed
+
+    def _write(self, credential: Credential) -> None:
+        path = self._path(credential.server, credential.caller)
+        sealed = self._seal(credential, path.name)
         try:
-            _write_private(path, _MARK + _key_id(key) + nonce + sealed)
+            _write_private(path, sealed)
         except OSError as error:
             raise _unwritable(path, error.strerror or str(error)) from None
 
@@ -298,8 +319,7 @@ class Vault:
                 secret, self.key_source = self._find_key()
             finally:
                 os.close(descriptor)
-            # A person may have chosen a short one: each guess shall cost something.
-            self._key = hashlib.scrypt(secret.encode(), salt=_MARK, n=2**14, r=8, p=1, dklen=32)
+            self._key = key_from(secret)
         return self._key
 
     def _find_key(self) -> tuple[str, KeySource]:
@@ -388,6 +408,11 @@ def _owner(path: Path) -> tuple[str, str]:
 
 def _new_key() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+def key_from(secret: str) -> bytes:
+    # A person may have chosen a short one: each guess shall cost something.
+    return hashlib.scrypt(secret.encode(), salt=_MARK, n=2**14, r=8, p=1, dklen=32)
 
 
 def _key_id(key: bytes) -> bytes:

@@ -117,6 +117,11 @@ class Outputs(Extraction, frozen=True, kw_only=True):
     """How long a stored result can be read, if its session does not end before."""
     reference_max_bytes: Annotated[int, _range(256, GIB, "bytes")] = 16 * MIB
     """How much of a stored result may stand in for `{"$output": …}` in the arguments of one call."""
+    shared: Annotated[str, Meta(pattern=r"^(?:auto|off|store|s3://.+)$")] = "auto"
+    """Whether every gateway of the store can read them: `store` keeps a copy there, `s3://bucket/prefix` in a bucket.
+    `auto`: in the store, where that is one that gateways on several machines share."""
+    shared_max_bytes: Annotated[int, _range(0, 4 * GIB, "bytes")] = 64 * MIB
+    """A larger one is read by the one gateway that stored it."""
     redact_secrets: bool = False
     """Take what looks like a secret out of results: tokens of a known form, passwords in addresses, private keys."""
     send_once: bool = False
@@ -341,12 +346,20 @@ class Telemetry(Struct, frozen=True, kw_only=True):
     logs: Literal["text", "json"] = "text"
 
 
-class SignIn(Struct, frozen=True, kw_only=True):
-    """How callers sign in to servers from inside a conversation."""
+class SignIn(PartialRepr, frozen=True, kw_only=True):
+    """How callers sign in to servers from inside a conversation, and where what they signed in to is kept."""
+
+    printed = ("public_url", "shared")
 
     public_url: str = ""
     """Where browsers reach `toolfold serve --http`: `https://tools.example.com`. Empty: the origin of `auth.resource`,
     else the address it serves on."""
+    shared: Literal["auto", "off", "store"] = "auto"
+    """Whether sign-ins are kept in the store, sealed, for all its gateways. `auto`: where gateways on several machines
+    share it."""
+    key: str = ""
+    """What sign-ins in the store are sealed with, where `TOOLFOLD_VAULT_KEY` is not set: a reference such as
+    `${env:NAME}`, the same for all gateways."""
 
 
 class _Serve(PartialRepr, frozen=True, kw_only=True):

@@ -159,6 +159,18 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.home / "tool_registry.json"
 
     @property
+    def outputs_shared(self) -> str:
+        """Where the outputs lie that every gateway can read: `off`, `store`, or the address of a bucket."""
+        if self.outputs.shared != "auto":
+            return self.outputs.shared
+        return "store" if self.storage.url else "off"
+
+    @property
+    def sign_ins_shared(self) -> bool:
+        """Whether sign-ins are kept in the store, for all its gateways."""
+        return self.sign_in.shared == "store" or (self.sign_in.shared == "auto" and bool(self.storage.url))
+
+    @property
     def restricts(self) -> bool:
         """Whether anything might be kept from whoever runs the gateway."""
         trust = self.trust

@@ -21,7 +21,7 @@ from toolfold.disclosure.render import render_tool
 from toolfold.errors import ToolNotFound
 from toolfold.events import Events
 from toolfold.policy.view import CatalogueView
-from toolfold.storage.base import Store
+from toolfold.storage.base import Store, update_state
 from toolfold.types import CallContext, Outcome, Tool, ToolCall
 
 # The store's namespace that counts inspections per tool.
@@ -142,8 +142,14 @@ class Describer:
         return result_schema(declared, await self.observer.of(tool), as_seen=True)
 
     async def _count_inspection(self, tool_id: str, field_path: str) -> None:
-        count = int(await self._store.get(_INSPECTIONS, tool_id) or 0) + 1
-        await self._store.put(_INSPECTIONS, tool_id, str(count).encode())
+        count = 0
+
+        def add(stored: bytes | None) -> bytes:
+            nonlocal count
+            count = int(stored or 0) + 1
+            return b"%d" % count
+
+        await update_state(self._store, _INSPECTIONS, tool_id, add)
         self._events.emit("mcp.schema.inspect.called", tool_id=tool_id, field_path=field_path, count=count)
 
     def observe(self, call: ToolCall, context: CallContext, outcome: Outcome) -> None:

@@ -27,7 +27,7 @@ from toolfold.errors import ToolfoldError
 from toolfold.events import Events
 from toolfold.schema_walk import Document, Node
 from toolfold.schema_walk.paths import ANY, ITEMS, Step, join_path
-from toolfold.storage.base import Store
+from toolfold.storage.base import Store, update_state
 from toolfold.types import Outcome, Tool
 
 MAX_DEPTH = 10
@@ -579,11 +579,16 @@ class Observer:
         observed = await asyncio.to_thread(_observe_result, result)
         if observed is None:
             return
-        stored = await self._stored(tool)
-        merged = merge(stored, observed) if stored else observed
+        merged = observed
+
+        def add(stored: bytes | None) -> bytes:
+            nonlocal merged
+            merged = merge(_decode(stored), observed) if stored else observed
+            return _encode(merged)
+
+        await update_state(self._store, _NAMESPACE, _key(tool), add)
         key = (tool.tool_id, tool.fingerprint)
         self._calls[key] = max(self._calls[key], merged.calls)
-        await self._store.put(_NAMESPACE, _key(tool), _encode(merged))
         self._report(tool, merged)
 
     async def _stored(self, tool: Tool) -> Observed | None:

@@ -6,13 +6,17 @@ search, since disclosure and search do not import each other.
 """
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import NotRequired, Protocol, TypedDict
 
 from toolfold.answers import ExpandedTool, ListedNode, NodePage, ToolHit, ToolList, ToolPage, ToolPointer
 from toolfold.catalogue.catalogue import Page
 from toolfold.containers import BoundedDict
+from toolfold.storage.base import Store
 from toolfold.types import Caller, Node, Path, Tool
 
+# How long other gateways know of an expansion.
+_SHARED_S = 3600.0
 # The record of expansions belongs to the caller, not to a connection, so it must not grow with those.
 _MAX_EXPANSIONS = 50_000
 
@@ -160,6 +164,21 @@ class Expansions:
     def version(self, caller: Caller, tool_id: str) -> int | None:
         """The version that the caller expanded last; `None`: none, or it was long ago."""
         return self._versions.get(_expansion_key(caller, tool_id))
+
+    async def share(self, store: Store, caller: Caller, tool_id: str, version: int) -> None:
+        """Has the other gateways know of it, for a while."""
+        await store.put_part(_shelf(caller), tool_id.casefold(), 0, b"%d" % version, for_s=_SHARED_S)
+
+    async def is_shared(self, store: Store, caller: Caller, tool_id: str, version: int) -> bool:
+        """Whether the caller expanded this version lately, at whatever gateway; known here from then on."""
+        if (await store.parts(_shelf(caller), 0, tool_id.casefold())).get(tool_id.casefold()) != b"%d" % version:
+            return False
+        self.record(caller, tool_id, version)
+        return True
+
+
+def _shelf(caller: Caller) -> str:
+    return "expansions/" + sha256(repr((caller.name, caller.session)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _expansion_key(caller: Caller, tool_id: str) -> tuple[str, str, str]:

@@ -45,6 +45,9 @@ CheckCancelled = Callable[[], None]
 # Called on the event loop with the caller and what was stored.
 OnStored = Callable[[Caller, Sequence[Stored]], None]
 
+# Called before anybody hears of what was stored, so that every gateway can be asked for it.
+Share = Callable[[Sequence[Stored]], Awaitable[None]]
+
 
 class LargeResults:
     """Stores the large results of one gateway."""
@@ -57,11 +60,13 @@ class LargeResults:
         *,
         events: Events,
         on_stored: OnStored | None = None,
+        share: Share | None = None,
     ) -> None:
         self._store = store
         self.reconfigure(limits, rules)
         self._events = events
         self._on_stored = on_stored
+        self._share = share
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     def reconfigure(self, limits: Limits, rules: Sequence[MetadataRule]) -> None:
@@ -121,7 +126,7 @@ class LargeResults:
         except UpstreamError as error:
             error.server = error.server or call.tool.server
             raise
-        self._notify(context.caller, stored)
+        await self._notify(context.caller, stored)
         return reduced
 
     async def store_large_text(self, text: str, origin: Origin) -> Stored | None:
@@ -137,7 +142,7 @@ class LargeResults:
             return ResultSplitter(BytesSource(data), self._store, origin, check_cancelled).store_text(len(data))
 
         stored = await self._run(origin, work)
-        self._notify(origin.caller, (stored,))
+        await self._notify(origin.caller, (stored,))
         return stored
 
     async def _run(
@@ -178,7 +183,9 @@ class LargeResults:
             whole = ResultReader().read(repair_result(reduced.raw)).raw
             return msgspec.structs.replace(reduced, raw=whole), stored
 
-    def _notify(self, caller: Caller, stored: Sequence[Stored]) -> None:
+    async def _notify(self, caller: Caller, stored: Sequence[Stored]) -> None:
+        if stored and self._share is not None:
+            await self._share(stored)
         for record in stored:
             message = too_large_message(record)
             log.info("%s: %s", record.tool_id, message.replace("\n", " "))

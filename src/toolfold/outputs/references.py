@@ -8,7 +8,7 @@ list of checks. Below: `store.py`.
 
 import base64
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,21 @@ _REFERENCE_KEYS = frozenset({REFERENCE_KEY, "path"})
 # Of one call: each may read a file.
 MAX_REFERENCES = 100
 
+# Sees to it that what another gateway stored is here.
+Bring = Callable[[str, Caller], Awaitable[None]]
+
+_find_handles = re.compile(rb'"\$output"\s*:\s*"([0-9a-f-]{36})"').findall
 _find_reference = re.compile(re.escape(REFERENCE_KEY).encode()).search
 
 
 class ReferenceResolver:
     """Resolves references. They may put `max_bytes` into one call; up to `max_document` of JSON is read for a path."""
 
-    def __init__(self, store: OutputStore, *, max_bytes: int, max_document: int, events: Events) -> None:
+    def __init__(
+        self, store: OutputStore, *, max_bytes: int, max_document: int, events: Events, bring: Bring | None = None
+    ) -> None:
         self._store = store
+        self._bring = bring
         self._max_bytes = max_bytes
         self._max_document = max_document
         self._events = events
@@ -45,6 +52,9 @@ class ReferenceResolver:
         return None if _find_reference(memoryview(call.arguments)) is None else self._with_values(call, context.caller)
 
     async def _with_values(self, call: ToolCall, caller: Caller) -> ToolCall:
+        if self._bring is not None:
+            for handle in dict.fromkeys(_find_handles(bytes(call.arguments))[:MAX_REFERENCES]):
+                await self._bring(handle.decode(), caller)
         arguments = await run_limited(partial(self.resolve, call.arguments, caller))
         return msgspec.structs.replace(call, arguments=arguments)
 

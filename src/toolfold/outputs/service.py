@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from toolfold.config import Settings
 from toolfold.containers import Listeners
-from toolfold.errors import InvalidArguments, OutputError
+from toolfold.errors import InvalidArguments, OutputError, StoreError
 from toolfold.events import Events
 from toolfold.outputs.document import open_regular_file
 from toolfold.outputs.large_results import LargeResults
 from toolfold.outputs.references import ReferenceResolver
+from toolfold.outputs.shared import shared_outputs
 from toolfold.outputs.split import Origin
 from toolfold.outputs.store import OutputStore
 from toolfold.outputs.tool_output_definition import MODES, Mode, too_large_message
@@ -26,6 +27,7 @@ from toolfold.types import LOCAL, Caller, Stored
 if TYPE_CHECKING:
     from toolfold.config.sections import Extraction
     from toolfold.model import Model
+    from toolfold.storage.base import Store
 
 log = logging.getLogger("toolfold.outputs")
 
@@ -56,6 +58,7 @@ class OutputService:
         *,
         keep: bool = False,
         model: "Callable[[], Model | None]" = lambda: None,
+        store: "Store | None" = None,
     ) -> None:
         self._settings = settings
         self._events = events
@@ -63,9 +66,21 @@ class OutputService:
         note = settings.home / SESSION_FILE if keep else None
         issued = settings.home / ISSUED_FILE
         self.store = OutputStore(Path(outputs.directory), lifetime_s=outputs.lifetime_s, note=note, issued=issued)
-        self.large_results = LargeResults(self.store, limits, settings.rules, events=events, on_stored=self._on_stored)
+        self._shared = None if store is None else shared_outputs(settings, store, self.store, events)
+        self.large_results = LargeResults(
+            self.store,
+            limits,
+            settings.rules,
+            events=events,
+            on_stored=self._on_stored,
+            share=None if self._shared is None else self._shared.share,
+        )
         self.references = ReferenceResolver(
-            self.store, max_bytes=outputs.reference_max_bytes, max_document=limits.max_frame_bytes, events=events
+            self.store,
+            max_bytes=outputs.reference_max_bytes,
+            max_document=limits.max_frame_bytes,
+            events=events,
+            bring=None if self._shared is None else self._shared.bring,
         )
         self._listeners: Listeners[OnChanged] = Listeners(log)
         self._holders: dict[tuple[str, str], Caller] = {}
@@ -87,7 +102,7 @@ class OutputService:
         while True:
             try:
                 await work()
-            except (OutputError, OSError) as error:  # what fails now may work in the next round
+            except (OutputError, StoreError, OSError) as error:  # what fails now may work in the next round
                 log.warning("stored outputs could not be cleared away: %s", error)
             finally:
                 self._swept.set()
@@ -107,6 +122,8 @@ class OutputService:
 
     async def purge(self) -> None:
         """Removes what expired, in every session."""
+        if self._shared is not None:
+            await self._shared.purge()
         await asyncio.to_thread(self.store.purge)
         await self._drop_indexes()
         for caller in tuple(self._holders.values()):
@@ -115,21 +132,35 @@ class OutputService:
     async def __call__(self, caller: Caller = LOCAL) -> list[Stored]:
         """The outputs of this caller's session, the oldest first."""
         outputs = await asyncio.to_thread(self.store.all, caller) if self.store.may_hold(caller) else []
+        if self._shared is not None:
+            outputs = await self._shared.list(caller, outputs)
+            if outputs:
+                self._holders.setdefault((caller.name, caller.session), caller)
         if not outputs:
             self._on_emptied(caller)
         return outputs
 
     async def has_any(self, caller: Caller = LOCAL) -> bool:
         """Whether the session holds outputs."""
-        return bool(await self(caller))
+        try:
+            return bool(await self(caller))
+        except StoreError as error:  # what is offered depends on it, and is more than this
+            log.warning("whether other gateways stored something is not known: %s", error)
+            return self.store.may_hold(caller)
+
+    async def find(self, handle: str, caller: Caller = LOCAL) -> tuple[Stored, Path]:
+        """An output and its file here, wherever it was stored. Raises `UnknownHandle`, `OutputError`."""
+        if self._shared is not None:
+            await self._shared.bring(handle, caller)
+        return await asyncio.to_thread(self.store.find, handle, caller)
 
     async def file(self, handle: str, caller: Caller = LOCAL) -> Path:
         """The file of an output, for stages that read it themselves. Raises `UnknownHandle`."""
-        return (await asyncio.to_thread(self.store.find, handle, caller))[1]
+        return (await self.find(handle, caller))[1]
 
     async def read(self, handle: str, caller: Caller = LOCAL) -> tuple[Stored, bytes]:
         """A whole output, up to what one message may hold. Raises `UnknownHandle` and `OutputError`."""
-        stored, path = await asyncio.to_thread(self.store.find, handle, caller)
+        stored, path = await self.find(handle, caller)
         most = self._settings.limits.max_frame_bytes * 3 // 4  # Base64 takes a third more
         if stored.bytes > most:
             raise OutputError(
@@ -189,6 +220,7 @@ class OutputService:
         if mode not in MODES:
             raise InvalidArguments(f"there is no mode {mode!r}", hints=MODES, next_action=f"use {' or '.join(MODES)}")
         chosen: Mode = mode
+        await self.find(handle, caller)
         document = await asyncio.to_thread(self.store.document, handle, caller)
         self._extracted = True
         answer = await extract_from(
@@ -203,6 +235,8 @@ class OutputService:
 
     async def end(self, caller: Caller) -> None:
         """Removes the outputs of a session that is over."""
+        if self._shared is not None:
+            await self._shared.end(caller)
         await asyncio.to_thread(self.store.end, caller)
         await self._drop_indexes()
         self._on_emptied(caller)
@@ -214,6 +248,8 @@ class OutputService:
             self._cleaner.cancel()
             await asyncio.gather(self._cleaner, return_exceptions=True)
             self._cleaner = None
+        if self._shared is not None:
+            await self._shared.aclose()
         # Shielded: a gateway that is closed by cancellation must leave no files either.
         await asyncio.shield(asyncio.to_thread(self.store.close))
         await self._drop_indexes()

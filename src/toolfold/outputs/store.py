@@ -19,14 +19,15 @@ import stat
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from toolfold.containers import BoundedDict
 from toolfold.errors import OutputError, OutputFull, UnknownHandle
 from toolfold.outputs.document import Document
-from toolfold.outputs.issued import IssuedHandles
+from toolfold.outputs.issued import MAX_HELD, IssuedHandles
 from toolfold.outputs.token_counter import Counts
 from toolfold.types import LOCAL, Caller, Stored
 from toolfold.wire.spill import DISK_FULL_ERRNOS, storage_full
@@ -53,6 +54,7 @@ _decode = msgspec.json.Decoder(Stored).decode
 SessionKey = tuple[str, str]
 CALL_AGAIN = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
 ELSEWHERE = "belongs to another session of yours, and can be read there only"
+ENDED = "was removed when its session ended"
 LOST = "is lost: something else than toolfold removed its file"
 OTHER_RUN = "was stored by another run of toolfold: it ended with that, or can be read there only"
 
@@ -87,6 +89,7 @@ class OutputStore:
         self._note = note
         self._folders: dict[SessionKey, _SessionFolder] = {}
         self._issued = IssuedHandles(issued)
+        self._ended: BoundedDict[str, None] = BoundedDict(MAX_HELD)
         self._lock = threading.RLock()
         self._closed = False
 
@@ -94,6 +97,11 @@ class OutputStore:
         """Begins a new output."""
         with self._lock:  # a purge must not remove the empty folder before the draft is in it
             return Draft(self._folder(caller), caller, self._lifetime, self._issued)
+
+    def copy(self, handle: str, caller: Caller) -> "Draft":
+        """Begins the copy of an output that another gateway stored."""
+        with self._lock:
+            return Draft(self._folder(caller), caller, self._lifetime, self._issued, handle)
 
     def scratch(self) -> Path:
         """A folder for files of this process. It goes with the store, or is swept when the process is gone."""
@@ -106,16 +114,37 @@ class OutputStore:
             return []
         _remove_expired(folder.path, time.time())
         records = [_load_record(file) for file in _list_files(folder.path) if file.name.startswith(RECORD_PREFIX)]
-        own = (record for record in records if record is not None and _belongs(record, caller))
+        own = (record for record in records if record is not None and belongs(record, caller))
         whole = (record for record in own if (folder.path / record.handle).is_file())
         return sorted(whole, key=lambda record: (record.at, record.handle))
+
+    def held(self) -> list[tuple[Caller, list[str]]]:
+        """The handles in the folder of each session."""
+        found = []
+        for (name, session), folder in tuple(self._folders.items()):
+            handles = [file.name for file in _list_files(folder.path) if is_handle(file.name)]
+            found.append((Caller(name=name, session=session), handles))
+        return found
+
+    def holds(self, handle: str, caller: Caller) -> bool:
+        """Whether the output lies in the session's folder."""
+        folder = self._existing(caller)
+        return folder is not None and (folder.path / handle).is_file()
+
+    def drop(self, handles: Iterable[str], caller: Caller) -> None:
+        """Removes outputs that ended elsewhere."""
+        folder = self._existing(caller)
+        for handle in handles:
+            self._ended[handle] = None
+            if folder is not None:
+                _remove_output(folder.path, handle)
 
     def find(self, handle: str, caller: Caller) -> tuple[Stored, Path]:
         """An output and its file. Raises `UnknownHandle`."""
         # Only a handle's form is ever joined to a path: `..` and the like are unknown before a file is opened.
-        folder = self._existing(caller) if _is_handle(handle) else None
+        folder = self._existing(caller) if is_handle(handle) else None
         record = None if folder is None else _load_record(folder.path / f"{RECORD_PREFIX}{handle}")
-        if folder is None or record is None or not _belongs(record, caller) or record.handle != handle:
+        if folder is None or record is None or not belongs(record, caller) or record.handle != handle:
             raise self._unknown_handle(handle, caller)
         path = folder.path / handle
         if _is_expired(record, time.time()):
@@ -127,7 +156,7 @@ class OutputStore:
 
     def _unknown_handle(self, handle: str, caller: Caller) -> UnknownHandle:
         """What became of a handle that leads to nothing. Another caller's is as unknown as one that never was."""
-        issued = self._issued.find(handle) if _is_handle(handle) else None
+        issued = self._issued.find(handle) if is_handle(handle) else None
         if issued is not None and issued.caller == caller.name:
             return _gone(handle, issued.tool_name, self._what_became(issued, caller))
         handles = [record.handle for record in self.all(caller)]
@@ -140,10 +169,12 @@ class OutputStore:
     def _what_became(self, issued: Stored, caller: Caller) -> str:
         if _is_expired(issued, time.time()):
             return _expired(issued.at, issued.expires_at)
+        if issued.handle in self._ended:
+            return ENDED
         if issued.handle not in self._issued.own:
             return OTHER_RUN
         if (issued.caller, issued.session) not in self._folders:
-            return "was removed when its session ended"
+            return ENDED
         return LOST if issued.session == caller.session else ELSEWHERE
 
     def document(self, handle: str, caller: Caller) -> Document:
@@ -230,13 +261,17 @@ class OutputStore:
 class Draft:
     """An output that is being written. Nobody can read it before `finish`."""
 
-    def __init__(self, folder: _SessionFolder, caller: Caller, lifetime_s: float, issued: IssuedHandles) -> None:
-        self.handle = str(uuid.uuid4())
+    def __init__(
+        self, folder: _SessionFolder, caller: Caller, lifetime_s: float, issued: IssuedHandles, handle: str = ""
+    ) -> None:
+        self.handle = handle or str(uuid.uuid4())
         self._folder = folder.path
         self._caller = caller
         self._lifetime = lifetime_s
         self._issued = issued
-        self._path = folder.path / f"{DRAFT_PREFIX}{self.handle}"
+        # Several processes may copy one handle at once: each into a file of its own.
+        self._mark = str(uuid.uuid4()) if handle else self.handle
+        self._path = folder.path / f"{DRAFT_PREFIX}{self._mark}"
         self._about = folder.path / f"{RECORD_PREFIX}{self.handle}"
         self.descriptor = self._attempt(self._open)
 
@@ -268,13 +303,17 @@ class Draft:
             expires_at=now + self._lifetime,
             shown_as=shown_as,
         )
+        return self.adopt(stored)
+
+    def adopt(self, stored: Stored) -> Stored:
+        """The same for what was stored before, elsewhere."""
         self._attempt(lambda: self._publish(msgspec.json.encode(stored)))
         self._close()
         self._issued.add(stored)
         return stored
 
     def _publish(self, record: bytes) -> int:
-        draft = self._folder / f"{DRAFT_PREFIX}about-{self.handle}"
+        draft = self._folder / f"{DRAFT_PREFIX}about-{self._mark}"
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(record)
@@ -333,7 +372,8 @@ def _load_record(file: Path) -> Stored | None:
         ) from error
 
 
-def _belongs(stored: Stored, caller: Caller) -> bool:
+def belongs(stored: Stored, caller: Caller) -> bool:
+    """Whether it is an output of this caller's session."""
     return (stored.caller, stored.session) == _key(caller)
 
 
@@ -435,7 +475,8 @@ def _is_own_folder(path: Path) -> bool:
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
 
 
-def _is_handle(text: str) -> bool:
+def is_handle(text: str) -> bool:
+    """Whether it has a handle's form."""
     return _HANDLE.fullmatch(text) is not None
 
 

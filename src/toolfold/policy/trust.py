@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,7 @@ from toolfold.errors import StoreDamaged, ToolfoldError
 from toolfold.events import Event, Events
 from toolfold.fingerprint import fingerprint as fingerprint_of
 from toolfold.policy import Flag
-from toolfold.storage.base import Store, Version
+from toolfold.storage.base import Store, Version, update_state
 from toolfold.types import Tool, ToolDefinition
 
 # The namespaces of the store that keep the records, and the time of the last acceptance.
@@ -37,7 +37,6 @@ _STAMP = "trust-stamp"
 _STAMP_MAX_AGE_S = 1.0
 
 log = logging.getLogger("toolfold.policy")
-T = TypeVar("T")
 
 _CHANGED = "it changed since it was accepted"
 _NEW = "it is new and nobody accepted it yet"
@@ -116,17 +115,20 @@ class _TrustStore:
             for tool in tools if self.settings.accept_new else ():
                 record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
 
-        return (await self._alter(server, take_in))[0]
+        return await self._change(server, take_in)
 
-    async def _alter(self, server: str, change: Callable[[_ServerRecord], T]) -> tuple[_ServerRecord, T]:
-        """Changes what is recorded of a server as it stands at that moment: what another process or gateway accepted
-        meanwhile must not be written over."""
-        while True:
-            stored = await self._store.get(_TRUST, server)
+    async def _change(self, server: str, change: Callable[[_ServerRecord], None]) -> _ServerRecord:
+        """Reading texts takes its time: what another gateway accepted meanwhile must not be written over."""
+        record = _ServerRecord()
+
+        def changed(stored: bytes | None) -> bytes:
+            nonlocal record
             record = _ServerRecord() if stored is None else _read_record(server, stored)
-            done = change(record)
-            if (now := _encode(record)) == stored or await self._store.swap(_TRUST, server, stored, now):
-                return record, done
+            change(record)
+            return _encode(record)
+
+        await update_state(self._store, _TRUST, server, changed)
+        return record
 
     def _reviewed(
         self, records: Mapping[str, _ServerRecord], by_server: Mapping[str, Sequence[Tool]], count: int
@@ -167,15 +169,23 @@ class _TrustStore:
 
     async def accept(self, tools: Iterable[Tool]) -> list[str]:
         """Takes these tools as they are now. Gives the ids of those that were not accepted before in this form."""
-        given = list(tools)
-        done: set[str] = set()
+        by_server: dict[str, list[Tool]] = {}
+        for tool in (tools := tuple(tools)):
+            by_server.setdefault(tool.server, []).append(tool)
+        new: dict[str, set[str]] = {}
+
+        def take(server: str, record: _ServerRecord) -> None:
+            known = {key: accepted.fingerprint for key, accepted in record.accepted.items()}
+            differing = [tool for tool in by_server[server] if known.get(ids_of(tool)[-1]) != _mark(tool)]
+            record.accepted |= {ids_of(tool)[-1]: _accepted(tool) for tool in differing}
+            new[server] = {tool.tool_id for tool in differing}
+
         async with self._writing:
-            for server in sorted({tool.server for tool in given}):
-                accept = partial(_accept, [tool for tool in given if tool.server == server])
-                done |= (await self._alter(server, accept))[1]
-            if done:
+            for server in sorted(by_server):
+                await self._change(server, partial(take, server))
+            if any(new.values()):
                 await self._store.put(_STAMP, "at", repr(time.time()).encode())
-        return [tool.tool_id for tool in given if tool.tool_id in done]
+        return [tool.tool_id for tool in tools if tool.tool_id in new[tool.server]]
 
     async def accepted(self, tool: Tool) -> str:
         """The fingerprint that was accepted of a tool; empty: none yet."""
@@ -216,15 +226,6 @@ def _mark(tool: Tool | Version) -> str:
     """The fingerprint of what the server sent, whatever the owner made of it."""
     original = tool.definition.original
     return tool.fingerprint if original is None else fingerprint_of(original)
-
-
-def _accept(tools: Sequence[Tool], record: _ServerRecord) -> set[str]:
-    """Takes tools as they are now; gives the ids of those that were not accepted so."""
-    known = {ids_of(tool)[-1]: tool for tool in tools}
-    marks = {key: accepted.fingerprint for key, accepted in record.accepted.items()}
-    new = {key: tool for key, tool in known.items() if marks.get(key) != _mark(tool)}
-    record.accepted.update((key, _accepted(tool)) for key, tool in new.items())
-    return {tool.tool_id for tool in new.values()}
 
 
 def _accepted(tool: Tool) -> _Accepted:

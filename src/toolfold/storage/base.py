@@ -8,17 +8,20 @@ one snapshot see the same generation. A commit makes the next one, whole or not 
 looked up without regard to letter case and returned as they were stored.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 
 from msgspec import Struct
 
-from toolfold.errors import StoreChanged
+from toolfold.errors import StoreBusy, StoreChanged
 from toolfold.types import Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
 # Versions of one tool that are kept, the newest and the current one always among them.
 MAX_VERSIONS = 20
+
+# Of one change, where others keep on writing the same value. One of all who try at once succeeds each time.
+_MAX_ATTEMPTS = 1000
 
 # Generations whose changes are kept, so that any two of them can be compared.
 MAX_GENERATIONS = 200
@@ -197,6 +200,19 @@ class Store(Protocol):
         """Returns soon after another gateway or process wrote to the store: at times for nothing, never too seldom, so
         that whoever looks after each return misses nothing."""
 
+    async def put_part(self, shelf: str, name: str, part: int, value: bytes, *, for_s: float) -> bool:
+        """Writes one part of what is kept on a shelf under a name, for so long from now. Part 0 begins it; another is
+        written only while that is there, else `False`."""
+
+    async def parts(self, shelf: str, part: int, name: str | None = None) -> Mapping[str, bytes]:
+        """One part of everything on a shelf, or of what has this name, by name; what has run out is not there."""
+
+    async def delete_parts(self, shelf: str, name: str | None = None) -> None:
+        """Removes everything from a shelf, or what has this name, whole."""
+
+    async def expired_parts(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Shelf and name of what has run out and is still to be removed."""
+
     async def append_audit(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
         """Adds lines to the audit log, all or none. Of the whole log the newest `keep` lines stay that are not from
         before `oldest`. Lines are never altered."""
@@ -215,6 +231,20 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Waits for what is being written and closes everything. Safe to call twice."""
+
+
+async def update_state(store: Store, namespace: str, key: str, change: Callable[[bytes | None], bytes | None]) -> None:
+    """Writes what `change` makes of what stands there, also where others write at the same time: it may be called more
+    than once. What it leaves as it is, and `None`, is not written."""
+    for _ in range(_MAX_ATTEMPTS):
+        old = await store.get(namespace, key)
+        new = change(old)
+        if new is None or new == old or await store.swap(namespace, key, old, new):
+            return
+    raise StoreBusy(
+        f"others wrote {key!r} of {namespace!r} {_MAX_ATTEMPTS} times while it was being changed",
+        next_action="try again a little later",
+    )
 
 
 def fold_path(path: Sequence[str]) -> str:

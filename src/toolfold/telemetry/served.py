@@ -65,12 +65,12 @@ class _ObservedServer(Server):
         with self._observed(self._about(str(message.method), session.client.version), _session(session.client.caller)):
             await super().notified(message, session)
 
-    async def close_session(self, session: Session) -> None:
+    async def close_session(self, session: Session, *, left: bool = True) -> None:
         opened = self._opened.pop(id(session), None)
         if opened is not None:
             about = {**self._place, "mcp.protocol.version": session.client.version}
             self._tracing.measure("mcp.server.session.duration", time.perf_counter() - opened, about)
-        await super().close_session(session)
+        await super().close_session(session, left=left)
 
     def _about(self, method: str, version: str) -> Attributes:
         said: Attributes = {"mcp.protocol.version": version} if version else {}

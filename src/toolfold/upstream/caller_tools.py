@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.containers import BoundedDict
-from toolfold.storage.base import Store
+from toolfold.storage.base import Store, update_state
 from toolfold.types import Listing, ServerInfo
 
 _NAMESPACE = "caller tools"
@@ -64,16 +64,19 @@ class CallerTools:
     async def record(self, server: str, caller: str, listing: Listing | None) -> bool:
         """Takes in what one caller's connection lists, or with `None` that it has none any more. Gives whether there
         is a tool now that nobody had, another form of one, or one less."""
-        while True:
-            stored = await self._store.get(_NAMESPACE, server)
-            known = _Known() if stored is None else msgspec.json.decode(stored, type=_Known)
-            after = _changed(known, caller, listing)
-            if after != known and not await self._store.swap(_NAMESPACE, server, stored, msgspec.json.encode(after)):
-                continue  # another gateway recorded one of its callers meanwhile
-            if after != known or (await self.of(server)) != known:
-                (await self.load())[server] = after
-                self._hidden.clear()
-            return after.tools != known.tools
+        before = after = _Known()
+
+        def change(stored: bytes | None) -> bytes | None:
+            nonlocal before, after
+            before = _Known() if stored is None else msgspec.json.decode(stored, type=_Known)
+            after = _with_listing(before, caller, listing)
+            return stored if after == before else msgspec.json.encode(after)
+
+        # Of what is stored, not of what is known here: other gateways record other callers.
+        await update_state(self._store, _NAMESPACE, server, change)
+        (await self.load())[server] = after
+        self._hidden.clear()
+        return after.tools != before.tools
 
     async def listing(self, server: str) -> Listing:
         """The tools that any caller has."""
@@ -87,8 +90,7 @@ class CallerTools:
         return Listing(server=server, tools=tools, info=known.info, warnings=warnings)
 
 
-def _changed(known: _Known, caller: str, listing: Listing | None) -> _Known:
-    """What is known once a caller's connection lists this."""
+def _with_listing(known: _Known, caller: str, listing: Listing | None) -> _Known:
     callers, tools = dict(known.callers), dict(known.tools)
     before = callers.pop(caller, {})
     if listing is not None:

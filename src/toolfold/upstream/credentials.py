@@ -8,6 +8,7 @@ line. Below: `auth`.
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolfold.config import resolve
+from toolfold.config import Settings, resolve
 from toolfold.errors import ConfigError, ServerUnavailable, SignInRequired, ToolfoldError, UpstreamError
+from toolfold.storage.base import Store
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.threads import run_in_thread
 
@@ -58,22 +60,39 @@ class SignedIn(Struct, frozen=True, kw_only=True):
 
 
 class Credentials:
-    """The sign-ins of one gateway. `specs` are its servers; `on_changed` gets server and owner of each that is done."""
+    """The sign-ins of one gateway. `specs` are its servers; `on_changed` gets server and owner of each that is done.
+    `settings` say whether they are kept in the store, for all gateways; `store` is that of an open gateway."""
 
     def __init__(
         self,
         specs: Callable[[], Iterable[ServerSpec]],
         home: Path,
         on_changed: Callable[[str, str], object] | None = None,
+        *,
+        settings: Settings | None = None,
+        store: Store | None = None,
     ) -> None:
         self._specs = specs
         self._home = home
+        self._settings = settings
+        self._store = store
         self._on_changed = on_changed
         # The servers of which it was said that some callers' sign-ins cannot be read.
         self._told: set[str] = set()
 
     @cached_property
     def vault(self) -> "Vault":
+        if (settings := self._settings) is not None and settings.sign_ins_shared:
+            from toolfold.auth.shared_vault import SharedVault
+            from toolfold.storage.factory import open_store
+
+            # A gateway's store is open; a command opens the configured one for each look.
+            store = self._store
+            return SharedVault(
+                self._home,
+                lambda: open_store(settings, create=True) if store is None else nullcontext(store),
+                settings.sign_in.key,
+            )
         from toolfold.auth.vault import Vault
 
         return Vault(self._home)
@@ -91,6 +110,8 @@ class Credentials:
     async def aclose(self) -> None:
         if "sign_ins" in self.__dict__:
             await self.sign_ins.aclose()
+        if "vault" in self.__dict__:
+            await self.vault.aclose()
 
     def owner(self, server: str, caller: str = LOCAL.name) -> str:
         """Under which name the credential of a caller at a server is kept; empty: it is everybody's."""
@@ -158,10 +179,7 @@ class Credentials:
 
     def changed_at(self) -> int:
         """Differs once somebody signed in or out, in whatever process."""
-        try:
-            return self.vault.folder.stat().st_mtime_ns
-        except OSError:
-            return 1
+        return self.vault.changed_at()
 
     def has(self, server: str, owner: str) -> bool:
         """Whether there is anything for them, be it of use or not."""

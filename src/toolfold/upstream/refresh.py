@@ -136,7 +136,7 @@ class UpstreamManager:
         # Gets each line that a server writes beside the protocol, with its name. Set before the first is opened.
         self.on_log: Callable[[str, str], None] | None = None
         self.caller_tools = CallerTools(store)
-        self.credentials = Credentials(self.specs, settings.home, self.sign_in_changed)
+        self.credentials = Credentials(self.specs, settings.home, self.sign_in_changed, settings=settings, store=store)
         self._own: dict[str, PerCallerUpstream] = {}
         # What the folder of sign-ins was when it was last looked at.
         self._signed_in_at = 0
@@ -240,6 +240,7 @@ class UpstreamManager:
 
         limits = self._settings.limits
         eras = await self._store.items(ERAS_NAMESPACE)
+        await self.credentials.vault.follow()
         # Looked at after the wait: a pool that is made once `aclose` has run would be closed by nobody.
         if self._closed:
             raise StoreError(
@@ -539,8 +540,10 @@ class UpstreamManager:
             await asyncio.sleep(_GATHER_S)
 
     async def _tell_news(self, changes: Mapping[str, int]) -> None:
-        if changes and await asyncio.to_thread(self._settings.registry_path.exists):
-            await self._catalogue.write_registry(self._settings.registry_path)
+        registry = self._settings.registry_path
+        kept: bool = await asyncio.to_thread(registry.exists)
+        if changes and kept:
+            await self._catalogue.write_registry(registry)
         for server, count in changes.items():
             self._events.emit("catalogue.updated", server=server, changes=count)
 

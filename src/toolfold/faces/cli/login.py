@@ -48,7 +48,7 @@ def login(arguments: argparse.Namespace, output: Output) -> int:
         output.note("no server waits for a sign-in; to sign in again: toolfold login SERVER")
     for spec in specs:
         owner = _owner(settings, spec, arguments.caller, output)
-        credentials = Credentials(lambda: settings.servers, settings.home)
+        credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
         with asyncio.Runner() as runner:
             untried = runner.run(_log_in(credentials, spec, owner, arguments, output))
             signed_in = next(
@@ -73,7 +73,7 @@ def _waiting(settings: Settings) -> list[ServerSpec]:
     except NotBuilt:
         states = ()
     waiting = {state.name for state in states if state.status == "needs sign-in"}
-    credentials = Credentials(lambda: settings.servers, settings.home)
+    credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
     enabled = [spec for spec in settings.servers if spec.enabled]
     return [
         spec
@@ -341,7 +341,7 @@ def _read(settings: Settings, server: str, owner: str, output: Output) -> int | 
 
 def logout(arguments: argparse.Namespace, output: Output) -> int:
     settings = load_settings(arguments, require_servers=False)
-    credentials = Credentials(lambda: settings.servers, settings.home)
+    credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
     with asyncio.Runner() as runner:
         found = runner.run(credentials.summaries([arguments.caller or ""]))
         if arguments.all and not found and not output.as_json:

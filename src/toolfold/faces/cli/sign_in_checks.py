@@ -54,7 +54,7 @@ def check_issuer(settings: Settings, *, connect: bool) -> Iterator[Finding]:
 
 def check_sign_ins(settings: Settings) -> Iterator[Finding]:
     """Reports who is signed in where, what has ended, and on which key the stored tokens stand."""
-    credentials = Credentials(lambda: settings.servers, settings.home)
+    credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
     every = asyncio.run(credentials.summaries(entry.name for entry in settings.callers))
     found = [one for one in every if not one.problem]
     source = credentials.vault.key_source
@@ -74,7 +74,7 @@ def check_sign_ins(settings: Settings) -> Iterator[Finding]:
 
 def check_servers_issuers(settings: Settings) -> Iterator[Finding]:
     """Asks servers who issues their tokens now."""
-    credentials = Credentials(lambda: settings.servers, settings.home)
+    credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
 
     async def issuer(server: str, caller: str) -> str:
         return (await credentials.prepare(server, caller)).issuer

@@ -188,8 +188,7 @@ class _Api:
         """A stored output of this caller, whole: its bytes under its own type."""
         from starlette.responses import FileResponse
 
-        found = self._gateway.outputs.store.find
-        stored, path = await asyncio.to_thread(found, request.path_params["handle"], caller)
+        stored, path = await self._gateway.outputs.find(request.path_params["handle"], caller)
         media_type = stored.media_type if _MEDIA_TYPE.fullmatch(stored.media_type) else "application/octet-stream"
         # A tool's server chose bytes and type: no browser may take them for a page of this service.
         headers = {**_SAFE, "content-disposition": "attachment", "content-security-policy": "sandbox"}

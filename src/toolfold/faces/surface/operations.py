@@ -361,12 +361,21 @@ class Operations:
 
     async def _expand_tool(self, args: Raw, context: CallContext) -> Answer:
         parsed = _parse(_ExpandTool, args)
-        answer = await self._gateway.expand_tool(parsed.tool_id, caller=context.caller)
+        gateway, caller = self._gateway, context.caller
+        answer = await gateway.expand_tool(parsed.tool_id, caller=caller)
+        if self._asks_others:
+            await gateway.expansions.share(gateway.store, caller, answer["tool_id"], answer["version"])
         if parsed.args_path:
             part = _arguments(answer["args_schema"], answer["tool_id"]).part(parsed.args_path)
             text = to_json({"tool_id": answer["tool_id"], "version": answer["version"], **part})
             return TextAndData({**answer, **part}, await self._store_if_large(text, "expand_tool", args, context))
         return TextAndData(answer, await self._store_if_large(to_json(_folded(answer)), "expand_tool", args, context))
+
+    @property
+    def _asks_others(self) -> bool:
+        """Whether a call may be refused for what was asked at another gateway."""
+        settings = self._gateway.settings
+        return settings.discovery.strict and settings.outputs_shared != "off"
 
     async def _call_tool(self, args: Raw, context: CallContext) -> Answer:
         parsed = _parse_call(args)
@@ -382,6 +391,9 @@ class Operations:
 
     async def _refuse_unexpanded(self, tool_id: str, context: CallContext) -> None:
         tool, expanded = await self._look_up(tool_id, context)
+        if not expanded and self._asks_others:
+            gateway, caller = self._gateway, context.caller
+            expanded = await gateway.expansions.is_shared(gateway.store, caller, tool.tool_id, tool.version)
         if not expanded:
             error = NotExpanded(
                 f"{tool.tool_id} (version {tool.version}) was not expanded before this call",

@@ -186,7 +186,7 @@ class Sessions:
                 hold.active = False
                 _hold.set(outer)
                 self._used.discard(session)
-                if session.is_idle and self.is_open and len(self._idle) < self._connections:
+                if session.is_idle and len(self._idle) < self._connections and self.is_open:
                     self._idle.append(session)
                 else:
                     await session.connection.close()

@@ -63,6 +63,13 @@ _TAKE_LEASE = f"""
         WHERE lease.holder = excluded.holder OR NOT {_runs("lease")}
     RETURNING 1
 """  # noqa: S608 - our own words
+# Nobody is told: whoever wants a part asks for it.
+_PUT_PART = f"""
+    INSERT INTO part SELECT %s, %s, %s, {_NOW} + %s, %s
+    WHERE %s = 0 OR EXISTS (SELECT 1 FROM part WHERE shelf = %s AND name = %s AND part = 0)
+    ON CONFLICT (shelf, name, part) DO UPDATE SET until = excluded.until, value = excluded.value
+    RETURNING 1
+"""  # noqa: S608 - our own words
 # Tells the other gateways of what a statement wrote, if it wrote anything, together with it.
 _TELL = "WITH done AS ({} RETURNING 1) SELECT pg_notify(%s, %s) FROM done"
 _PUT = "INSERT INTO state VALUES (%s, %s, %s, %s) ON CONFLICT (namespace, id) DO "
@@ -182,6 +189,23 @@ class PostgresStore:
             raise StoreError("the store is not open", next_action="use it inside `async with`")
         await self._listener.wait()
 
+    async def put_part(self, shelf: str, name: str, part: int, value: bytes, *, for_s: float) -> bool:
+        place = (as_key(shelf), as_key(name))
+        return bool(await self._run(_PUT_PART, *place, part, float(for_s), value, part, *place))
+
+    async def parts(self, shelf: str, part: int, name: str | None = None) -> dict[str, bytes]:
+        named, place = _shelf_place(shelf, name)
+        query = f"SELECT name, value FROM part WHERE {named} AND part = %s AND until > {_NOW} ORDER BY name"  # noqa: S608 - our own words
+        return {row[0].decode(): row[1] for row in await self._run(query, *place, part)}
+
+    async def delete_parts(self, shelf: str, name: str | None = None) -> None:
+        named, place = _shelf_place(shelf, name)
+        await self._run(f"DELETE FROM part WHERE {named}", *place)  # noqa: S608 - our own words
+
+    async def expired_parts(self, limit: int) -> list[tuple[str, str]]:
+        query = f"SELECT DISTINCT shelf, name FROM part WHERE until <= {_NOW} LIMIT %s"  # noqa: S608 - our own words
+        return [(row[0].decode(), row[1].decode()) for row in await self._run(query, limit)]
+
     async def append_audit(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
         async with self._transaction() as session:
             end = (await session.run("UPDATE trail_end SET number = number + %s RETURNING number", [len(rows)]))[0][0]
@@ -209,14 +233,16 @@ class PostgresStore:
         session: str | None = None,
         after: int = 0,
         last: int | None = None,
+        first: int | None = None,
     ) -> list[AuditRow]:
+        order, most = ("DESC", last) if first is None or last is not None else ("ASC", first)
         wanted = {"caller = %s": caller, "session = %s": session, "sha256(session) = sha256(%s)": session}
         values = {condition: value.encode() for condition, value in wanted.items() if value is not None}
         query = f"""
             SELECT number, at, caller, session, selection, record FROM trail
-            WHERE {"".join(f"{condition} AND " for condition in values)} number > %s ORDER BY number DESC LIMIT %s
+            WHERE {"".join(f"{condition} AND " for condition in values)} number > %s ORDER BY number {order} LIMIT %s
         """  # noqa: S608 - joined from our own words only
-        rows = await self._run(query, *values.values(), after, last)
+        rows = await self._run(query, *values.values(), after, most)
         return [
             AuditRow(
                 number=row[0],
@@ -226,8 +252,13 @@ class PostgresStore:
                 selection=row[4].decode(),
                 record=row[5],
             )
-            for row in reversed(rows)
+            for row in (rows if order == "ASC" else reversed(rows))
         ]
+
+
+def _shelf_place(shelf: str, name: str | None) -> tuple[str, tuple[bytes, ...]]:
+    own = (as_key(shelf),)
+    return ("shelf = %s", own) if name is None else ("shelf = %s AND name = %s", (*own, as_key(name)))
 
 
 async def _write_many(session: Session, query: str, types: str, rows: Iterable[tuple[Any, ...]], end: str = "") -> None:

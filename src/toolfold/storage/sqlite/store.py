@@ -150,6 +150,24 @@ class SqliteStore:
             self._watcher = self._connect()
         return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
 
+    async def put_part(self, shelf: str, name: str, part: int, value: bytes, *, for_s: float) -> bool:
+        values = {"shelf": shelf, "name": name, "part": part, "until": time.time() + for_s, "value": value}
+        return await self._write(lambda db: db.execute(_PUT_PART, values).rowcount > 0)
+
+    async def parts(self, shelf: str, part: int, name: str | None = None) -> dict[str, bytes]:
+        named, place = _shelf_place(shelf, name)
+        query = f"SELECT name, value FROM part WHERE {named} AND part = ? AND until > ? ORDER BY name"  # noqa: S608 - our own words
+        values = (*place, part, time.time())
+        return dict(await self._read(lambda db: db.execute(query, values).fetchall()))
+
+    async def delete_parts(self, shelf: str, name: str | None = None) -> None:
+        named, place = _shelf_place(shelf, name)
+        await self._write(lambda db: db.execute(f"DELETE FROM part WHERE {named}", place))  # noqa: S608 - our own words
+
+    async def expired_parts(self, limit: int) -> list[tuple[str, str]]:
+        query = "SELECT DISTINCT shelf, name FROM part WHERE until <= ? LIMIT ?"
+        return await self._read(lambda db: db.execute(query, (time.time(), limit)).fetchall())
+
     async def append_audit(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
         await self._write(lambda db: _append_audit(db, rows, keep=keep, oldest=oldest))
 
@@ -371,6 +389,16 @@ def _take_lease(db: sqlite3.Connection, name: str, holder: str, for_s: float) ->
         values,
     )
     return True
+
+
+_PUT_PART = """
+    INSERT OR REPLACE INTO part (shelf, name, part, until, value) SELECT :shelf, :name, :part, :until, :value
+    WHERE :part = 0 OR EXISTS (SELECT 1 FROM part WHERE shelf = :shelf AND name = :name AND part = 0)
+"""
+
+
+def _shelf_place(shelf: str, name: str | None) -> tuple[str, tuple[str, ...]]:
+    return ("shelf = ?", (shelf,)) if name is None else ("shelf = ? AND name = ?", (shelf, name))
 
 
 def _append_audit(db: sqlite3.Connection, rows: Sequence[AuditRow], *, keep: int, oldest: float) -> None:
