@@ -186,13 +186,16 @@ class Sessions:
                 hold.active = False
                 _hold.set(outer)
                 self._used.discard(session)
-                if session.is_idle and self.is_open and len(self._idle) < self._connections:
-                    self._idle.append(session)
-                else:
-                    await session.connection.close()
+                await self._give_back(session)
         finally:
             if not nested:
                 self._free.release()
+
+    async def _give_back(self, session: Session) -> None:
+        if self.is_open and session.is_idle and len(self._idle) < self._connections:
+            self._idle.append(session)
+        else:
+            await session.connection.close()
 
     async def _wait_for_turn(self) -> None:
         try:
