@@ -5,10 +5,9 @@ imported then, so that a command which only reads the catalogue opens no server 
 side. What a part does is written in its stage; here stands which parts there are, and how they meet.
 """
 
-import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from functools import cached_property, partial, update_wrapper
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -31,7 +30,8 @@ from toolfold.scripts import kept_scripts
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
 from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
-from toolfold.upstream.refresh import InitialBuild, UpstreamManager, upstream_of
+from toolfold.upstream.initial_build import InitialBuild
+from toolfold.upstream.refresh import UpstreamManager, upstream_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -347,7 +347,7 @@ class Gateway:
                 return await operation(view)
 
         tracing = self.tracing
-        with contextlib.nullcontext() if tracing is None else tracing.step(name, caller, **question):
+        with nullcontext() if tracing is None else tracing.step(name, caller, **question):
             return await self.audit_log.record(name, caller, work, **question)
 
     async def list(

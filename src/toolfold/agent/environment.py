@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolfold.outputs.service import OutputService
     from toolfold.policy.view import CatalogueView
     from toolfold.search.service import SearchService
-    from toolfold.upstream.refresh import InitialBuild
+    from toolfold.upstream.initial_build import InitialBuild
 
 # Up to so many tools are offered all: looking for one would take more turns than it saves tokens.
 _ALL_OFFERED_MAX = 30

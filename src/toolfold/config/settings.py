@@ -28,11 +28,11 @@ from toolfold.config.sections import (
     Policy,
     Scripts,
     SignIn,
-    Storage,
     Subset,
     Telemetry,
     Trust,
     _Search,
+    _Storage,
 )
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
     sign_in: SignIn = SignIn()
-    storage: Storage = Storage()
+    storage: _Storage = _Storage()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None
