@@ -125,7 +125,7 @@ def _asked_of_postgres(
 
 
 def _disk_mb(connection: Any) -> float:
-    return round(connection.execute("SELECT pg_total_relation_size('found')").fetchone()[0] / 1e6, 1)
+    return round(float(connection.execute("SELECT pg_total_relation_size('found')").fetchone()[0]) / 1e6, 1)
 
 
 def _load(connection: Any, index: SearchIndex, tools: Sequence[Document]) -> list[str]:

@@ -105,7 +105,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     from msgspec.structs import replace
 
     from toolfold.config import Settings
-    from toolfold.config.sections import Storage
+    from toolfold.config.sections import _Storage
     from toolfold.storage import factory
     from toolfold.storage.base import Store
 
@@ -116,7 +116,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     def open_store(settings: Settings, create: bool) -> Store:
         if settings.home not in databases:
             databases[settings.home] = server.create_database()
-        return configured(replace(settings, storage=Storage(url=server.url(databases[settings.home]))), create)
+        return configured(replace(settings, storage=_Storage(url=server.url(databases[settings.home]))), create)
 
     monkeypatch.setattr(factory, "open_store", open_store)
     yield request.param

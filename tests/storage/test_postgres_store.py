@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from postgres_server import PASSWORD, PostgresServer
-from toolfold.config.sections import Storage
+from toolfold.config.sections import _Storage
 from toolfold.errors import NotBuilt, StoreBusy, StoreDamaged, StoreError, StoreFull
 from toolfold.storage.postgres import PostgresStore, schema
 from toolfold.testing.store_conformance import stamped_update
@@ -311,5 +311,5 @@ async def _twice(store: PostgresStore) -> None:
 
 
 def test_no_printed_form_of_the_settings_holds_the_address() -> None:
-    storage = Storage(url="postgresql://me:s3cret@host/x", listen_url="postgresql://me:s3cret@host/x")
+    storage = _Storage(url="postgresql://me:s3cret@host/x", listen_url="postgresql://me:s3cret@host/x")
     assert "s3cret" not in f"{storage!r} {storage}"

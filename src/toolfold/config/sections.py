@@ -280,7 +280,7 @@ class _Search(Struct, frozen=True, kw_only=True):
     """`large` finds more by people's own words, for more time and memory. Needs the extra `large`."""
 
 
-class Storage(PartialRepr, frozen=True, kw_only=True):
+class _Storage(PartialRepr, frozen=True, kw_only=True):
     """Where the catalogue and all that gateways share is kept."""
 
     printed = ("connections", "timeout_s")
@@ -408,7 +408,7 @@ SECTIONS: dict[str, type[Struct]] = {
     "telemetry": Telemetry,
     "auth": Auth,
     "sign_in": SignIn,
-    "storage": Storage,
+    "storage": _Storage,
     "serve": _Serve,
     "quotas": _Quotas,
 }

@@ -28,13 +28,13 @@ from toolfold.config.sections import (
     Policy,
     Scripts,
     SignIn,
-    Storage,
     Subset,
     Telemetry,
     Trust,
     _Quotas,
     _Search,
     _Serve,
+    _Storage,
 )
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
@@ -74,7 +74,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
     sign_in: SignIn = SignIn()
-    storage: Storage = Storage()
+    storage: _Storage = _Storage()
     serve: _Serve = _Serve()
     quotas: _Quotas = _Quotas()
     rules: tuple[MetadataRule, ...] = ()

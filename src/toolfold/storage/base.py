@@ -258,7 +258,7 @@ def sibling_order(node: Node) -> tuple[int, str, str]:
     return node.rank, node.name.casefold(), fold_path(node.path)
 
 
-def edges(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
+def _edges(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
     """Each parent of each node with it, as keys."""
     for node in nodes:
         key = fold_path(node.path)
@@ -267,7 +267,7 @@ def edges(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
             yield fold_path(parent), key
 
 
-def generation_record(number: int, update: Update, tools: int, nodes: int, servers: int) -> Generation:
+def _generation_record(number: int, update: Update, tools: int, nodes: int, servers: int) -> Generation:
     """The figures of the generation that an update made."""
     kinds = [change.kind for change in update.changes]
     return Generation(
@@ -282,7 +282,7 @@ def generation_record(number: int, update: Update, tools: int, nodes: int, serve
     )
 
 
-def moved_on(current: int, update: Update) -> StoreChanged:
+def _moved_on(current: int, update: Update) -> StoreChanged:
     """What a writer is told who was not the first."""
     return StoreChanged(
         f"the catalogue moved on to generation {current} while an update of {update.based_on} was made",

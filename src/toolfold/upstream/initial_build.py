@@ -1,6 +1,7 @@
-"""The first catalogue of a gateway that opens: built in the background, so that it answers at once.
+"""The first catalogue of a gateway that serves, built in the background; whoever asks before it is there waits for it.
 
-Above: the gateway, which brings what builds. Below: `refresh.py`, which knows the servers.
+With it begins what lasts as long as the gateway: taking up what other gateways write. Above: the gateway. Below: the
+servers and the store.
 """
 
 import asyncio

@@ -77,7 +77,7 @@ class _Address:
         self._conninfo = make_conninfo(url, **{**alive, "connect_timeout": max(2, round(timeout_s)), **_given(parts)})
 
     async def connect(self) -> Connection:
-        with translate_errors(self):
+        with _translate_errors(self):
             try:
                 async with asyncio.timeout(self.timeout_s):
                     # Autocommit: transactions are begun and ended in words, each in one message.
@@ -93,7 +93,7 @@ def _given(parts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parts.items() if name.startswith(("keepalives", "application"))}
 
 
-class Session:
+class _Session:
     """One connection while somebody uses it. PostgreSQL that does not answer in time is cut off."""
 
     def __init__(self, connection: Connection, address: _Address) -> None:
@@ -104,7 +104,7 @@ class Session:
         """Runs a statement, and gives its rows. Raises `StoreError`."""
         timer = asyncio.get_running_loop().call_later(self.address.timeout_s, _cut_off, self.connection)
         late = False
-        with translate_errors(self.address):
+        with _translate_errors(self.address):
             try:
                 cursor = await self.connection.execute(query.encode(), values or None, binary=binary)
                 # Of several statements the last one's rows are wanted.
@@ -151,7 +151,7 @@ class _Hold:
 _hold: ContextVar[_Hold | None] = ContextVar("_hold", default=None)
 
 
-class Sessions:
+class _Sessions:
     """The connections of one gateway: opened when they are needed, kept while they are good.
 
     Whoever has one and needs another, such as for a read beside a snapshot, gets it beyond the limit: where all waited
@@ -162,13 +162,13 @@ class Sessions:
         self.address = _Address(url, timeout_s)
         self._connections = connections
         self._free = asyncio.Semaphore(connections)
-        self._idle: list[Session] = []
-        self._used: set[Session] = set()
+        self._idle: list[_Session] = []
+        self._used: set[_Session] = set()
         self._down: tuple[float, StoreError] | None = None
         self.is_open = False
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
+    async def session(self) -> AsyncIterator[_Session]:
         """A connection for the block. Where the block raises or leaves a transaction open it is not used again."""
         if not self.is_open:
             raise StoreError(f"the store {self.address.shown} is not open", next_action="use it inside `async with`")
@@ -186,13 +186,16 @@ class Sessions:
                 hold.active = False
                 _hold.set(outer)
                 self._used.discard(session)
-                if session.is_idle and len(self._idle) < self._connections and self.is_open:
-                    self._idle.append(session)
-                else:
-                    await session.connection.close()
+                await self._give_back(session)
         finally:
             if not nested:
                 self._free.release()
+
+    async def _give_back(self, session: _Session) -> None:
+        if self.is_open and session.is_idle and len(self._idle) < self._connections:
+            self._idle.append(session)
+        else:
+            await session.connection.close()
 
     async def _wait_for_turn(self) -> None:
         try:
@@ -204,7 +207,7 @@ class Sessions:
                 next_action="try again; if it lasts, raise storage.connections",
             ) from None
 
-    async def _take(self) -> Session:
+    async def _take(self) -> _Session:
         while self._idle:
             session = self._idle.pop()
             if session.is_idle:
@@ -213,7 +216,7 @@ class Sessions:
         if self._down is not None and time.monotonic() < self._down[0]:
             raise self._down[1]
         try:
-            session = Session(await self.address.connect(), self.address)
+            session = _Session(await self.address.connect(), self.address)
         except StoreError as error:
             self._down = (time.monotonic() + _DOWN_S, error)
             raise
@@ -229,7 +232,7 @@ class Sessions:
 
 
 @contextmanager
-def translate_errors(address: _Address) -> Iterator[None]:
+def _translate_errors(address: _Address) -> Iterator[None]:
     """Raises a `StoreError` in place of whatever PostgreSQL, or reading a row, raises inside."""
     try:
         yield

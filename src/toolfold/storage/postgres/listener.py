@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 
 from toolfold.errors import StoreError
-from toolfold.storage.postgres.connection import Connection, Session, Sessions, _Address
+from toolfold.storage.postgres.connection import Connection, _Address, _Session, _Sessions
 
 CHANNEL = "toolfold"
 
@@ -28,10 +28,10 @@ _PAUSE_S = 0.5
 log = logging.getLogger("toolfold.storage")
 
 
-class Listener:
+class _Listener:
     """Counts what others wrote; each task that waits is told of all of it once."""
 
-    def __init__(self, sessions: Sessions, url: str) -> None:
+    def __init__(self, sessions: _Sessions, url: str) -> None:
         self.own = token_hex(8)
         self._sessions = sessions
         self._address = _Address(url, sessions.address.timeout_s) if url else sessions.address
@@ -74,7 +74,7 @@ class Listener:
 
     async def _follow(self, connection: Connection) -> None:
         """Follows what others write, until that fails."""
-        session = Session(connection, self._address)
+        session = _Session(connection, self._address)
         await session.run(f"LISTEN {CHANNEL}", binary=False)
         self._tell()
         if not await self._hears(connection):

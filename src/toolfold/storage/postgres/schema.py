@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 
 from toolfold.errors import NotBuilt, StoreError
-from toolfold.storage.postgres.connection import Session
+from toolfold.storage.postgres.connection import _Session
 
 # One file a version. A file that was released never changes; a new one is added behind it.
 MIGRATIONS = tuple(file.read_text("utf-8") for file in sorted(Path(__file__).with_name("migrations").glob("*.sql")))
@@ -30,7 +30,7 @@ _HAS_FORM = """
 """
 
 
-async def prepare(session: Session, shown: str, *, create: bool) -> None:
+async def _prepare(session: _Session, shown: str, *, create: bool) -> None:
     """Sees that the tables are there in this version, and makes them or brings them forward where they are not."""
     _check_server(session, shown)
     version = await _known_version(session, shown)
@@ -40,7 +40,7 @@ async def prepare(session: Session, shown: str, *, create: bool) -> None:
         await _migrate(session, shown)
 
 
-def _check_server(session: Session, shown: str) -> None:
+def _check_server(session: _Session, shown: str) -> None:
     info = session.connection.info
     if info.server_version < _OLDEST_SERVER:
         raise StoreError(
@@ -54,7 +54,7 @@ def _check_server(session: Session, shown: str) -> None:
         )
 
 
-async def _known_version(session: Session, shown: str) -> int:
+async def _known_version(session: _Session, shown: str) -> int:
     """The version of the tables, 0 where there are none; refuses those that this toolfold cannot use."""
     if not await session.run(_HAS_FORM):
         return 0
@@ -68,7 +68,7 @@ async def _known_version(session: Session, shown: str) -> int:
     return int(version)
 
 
-async def _migrate(session: Session, shown: str) -> None:
+async def _migrate(session: _Session, shown: str) -> None:
     """All missing steps in one transaction. Others who come meanwhile wait, and find it done."""
     await session.run("BEGIN ISOLATION LEVEL READ COMMITTED", binary=False)
     await session.run("SELECT pg_advisory_xact_lock(%s)", [_LOCK])

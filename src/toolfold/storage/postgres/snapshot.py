@@ -6,7 +6,7 @@ from typing import Any
 
 from toolfold.errors import StoreError
 from toolfold.storage.base import Generation, ServerRecord, Version, fold_path, sibling_order
-from toolfold.storage.postgres.connection import Rows, Session, translate_errors
+from toolfold.storage.postgres.connection import Rows, _Session, _translate_errors
 from toolfold.storage.records import (
     decode_change,
     decode_definition,
@@ -32,26 +32,26 @@ _BELOW = f"""
 _TAGGED = "(SELECT tool FROM tag WHERE tag = ANY(%s) GROUP BY tool HAVING count(*) = %s)"
 
 
-def as_key(text: str) -> bytes:
+def _as_key(text: str) -> bytes:
     """A text as the key of a row. Raises `ValueError` where it is none, such as half a letter."""
     whole = text.encode()
     return whole if len(whole) <= _MAX_KEY else whole[: _MAX_KEY - 32] + sha256(whole).digest()
 
 
-def folded(text: str) -> bytes:
+def _folded(text: str) -> bytes:
     """A text as a key that ignores letter case."""
-    return as_key(text.casefold())
+    return _as_key(text.casefold())
 
 
-def path_key(path: Path) -> bytes:
-    return as_key(fold_path(path))
+def _path_key(path: Path) -> bytes:
+    return _as_key(fold_path(path))
 
 
-class PostgresSnapshot:
+class _PostgresSnapshot:
     """One read transaction. The methods are those of `Snapshot`."""
 
-    def __init__(self, session: Session, generation: int) -> None:
-        self._session: Session | None = session
+    def __init__(self, session: _Session, generation: int) -> None:
+        self._session: _Session | None = session
         self._address = session.address
         self.generation = generation
 
@@ -72,19 +72,19 @@ class PostgresSnapshot:
         limit: int | None = None,
     ) -> list[Tool]:
         where: list[str] = ["t.folded > %s"]
-        values: list[Any] = [folded(after)]
+        values: list[Any] = [_folded(after)]
         if ids is not None:
             where.append("t.folded = ANY(%s)")
-            values.append([folded(tool_id) for tool_id in ids])
+            values.append([_folded(tool_id) for tool_id in ids])
         if server is not None:
             where.append("t.server = %s")
-            values.append(as_key(server))
+            values.append(_as_key(server))
         query = f"""
             SELECT t.record, v.definition FROM tool t JOIN version v ON v.tool = t.folded AND v.number = t.version
             WHERE {" AND ".join(where)} ORDER BY t.folded LIMIT %s
         """  # noqa: S608 - joined from our own words only
         rows = await self._rows(query, *values, limit)
-        with translate_errors(self._address):
+        with _translate_errors(self._address):
             return [decode_tool(*row) for row in rows]
 
     async def tool(self, tool_id: str) -> Tool | None:
@@ -102,7 +102,7 @@ class PostgresSnapshot:
         after: str = "",
         limit: int | None = None,
     ) -> list[str]:
-        values: list[Any] = [path_key(path)]
+        values: list[Any] = [_path_key(path)]
         if below and not path:
             query = "SELECT t.folded, t.tool_id FROM tool t WHERE TRUE"  # every tool is below the root, placed or not
             values = []
@@ -117,10 +117,10 @@ class PostgresSnapshot:
             query += f" AND t.folded IN {_TAGGED}"
             values += _tagged(tags)
         query += " AND t.folded > %s ORDER BY 1 LIMIT %s"
-        return [row[1].decode() for row in await self._rows(query, *values, folded(after), limit)]
+        return [row[1].decode() for row in await self._rows(query, *values, _folded(after), limit)]
 
     async def node(self, path: Path) -> Node | None:
-        return next(iter(await self._nodes("SELECT record FROM node WHERE key = %s", path_key(path))), None)
+        return next(iter(await self._nodes("SELECT record FROM node WHERE key = %s", _path_key(path))), None)
 
     async def nodes(self, *, under: Path = (), depth: int | None = None) -> list[Node]:
         if not under and depth is None:
@@ -129,23 +129,23 @@ class PostgresSnapshot:
             SELECT record FROM node WHERE key IN (SELECT key FROM below WHERE level BETWEEN 1 AND %s)
             AND key <> %s ORDER BY key
         """  # noqa: S608 - put in are only our own constants
-        return await self._nodes(query, path_key(under), _MAX_DEPTH if depth is None else depth, path_key(under))
+        return await self._nodes(query, _path_key(under), _MAX_DEPTH if depth is None else depth, _path_key(under))
 
     async def _nodes(self, query: str, *values: Any) -> list[Node]:
         rows = await self._rows(query, *values)
-        with translate_errors(self._address):
+        with _translate_errors(self._address):
             return [decode_node(row[0]) for row in rows]
 
     async def children(self, path: Path, *, tags: Collection[str] = ()) -> list[Node]:
         query = "SELECT record FROM node WHERE key IN (SELECT child FROM edge WHERE parent = %s)"
-        children = await self._nodes(query, path_key(path))
+        children = await self._nodes(query, _path_key(path))
         if tags:
             wanted = {tag.casefold() for tag in tags}
             holding = await self._children_with_tagged_tools(path, tags)
             children = [
                 node
                 for node in children
-                if path_key(node.path) in holding or wanted <= {tag.casefold() for tag in node.tags}
+                if _path_key(node.path) in holding or wanted <= {tag.casefold() for tag in node.tags}
             ]
         return sorted(children, key=sibling_order)
 
@@ -160,22 +160,22 @@ class PostgresSnapshot:
             )
             SELECT DISTINCT top FROM below JOIN placement p ON p.node = below.key WHERE p.tool IN {_TAGGED}
             """,  # noqa: S608 - put in are only our own constants
-            path_key(path),
+            _path_key(path),
             *_tagged(tags),
         )
         return {row[0] for row in rows}
 
     async def servers(self) -> list[ServerRecord]:
         rows = await self._rows("SELECT record FROM server ORDER BY name")
-        with translate_errors(self._address):
+        with _translate_errors(self._address):
             return [decode_server(row[0]) for row in rows]
 
     async def versions(self, tool_id: str) -> list[Version]:
         rows = await self._rows(
             "SELECT tool_id, number, fingerprint, first_seen, definition FROM version WHERE tool = %s ORDER BY number",
-            folded(tool_id),
+            _folded(tool_id),
         )
-        with translate_errors(self._address):
+        with _translate_errors(self._address):
             return [
                 Version(
                     tool_id=name.decode(),
@@ -195,7 +195,7 @@ class PostgresSnapshot:
 
     async def generations(self) -> list[Generation]:
         rows = await self._rows("SELECT record FROM generation ORDER BY number")
-        with translate_errors(self._address):
+        with _translate_errors(self._address):
             return [decode_generation(row[0]) for row in rows]
 
     async def changes(self, first: int, last: int) -> list[tuple[int, Change]]:
@@ -204,11 +204,11 @@ class PostgresSnapshot:
             first,
             last,
         )
-        with translate_errors(self._address):
+        with _translate_errors(self._address):
             return [(row[0], decode_change(row[1])) for row in rows]
 
 
 def _tagged(tags: Collection[str]) -> list[Any]:
     """The values of `_TAGGED`."""
-    wanted = sorted({folded(tag) for tag in tags})
+    wanted = sorted({_folded(tag) for tag in tags})
     return [wanted, len(wanted)]

@@ -19,14 +19,14 @@ from toolfold.storage.base import (
     REMOVED_RETENTION_S,
     AuditRow,
     Update,
-    edges,
-    generation_record,
-    moved_on,
+    _edges,
+    _generation_record,
+    _moved_on,
 )
-from toolfold.storage.postgres.connection import Rows, Session, Sessions
-from toolfold.storage.postgres.listener import CHANNEL, Listener
-from toolfold.storage.postgres.schema import prepare
-from toolfold.storage.postgres.snapshot import PostgresSnapshot, as_key, folded, path_key
+from toolfold.storage.postgres.connection import Rows, _Session, _Sessions
+from toolfold.storage.postgres.listener import CHANNEL, _Listener
+from toolfold.storage.postgres.schema import _prepare
+from toolfold.storage.postgres.snapshot import _as_key, _folded, _path_key, _PostgresSnapshot
 from toolfold.storage.records import encode, encode_definition, encode_tool
 from toolfold.types import Node, Path, Tool
 
@@ -82,8 +82,8 @@ class PostgresStore:
     def __init__(
         self, url: str, *, listen_url: str = "", connections: int = 10, timeout_s: float = 10.0, create: bool = True
     ) -> None:
-        self._sessions = Sessions(url, connections=connections, timeout_s=timeout_s)
-        self._listener = Listener(self._sessions, listen_url)
+        self._sessions = _Sessions(url, connections=connections, timeout_s=timeout_s)
+        self._listener = _Listener(self._sessions, listen_url)
         self._create = create
         self._timeout_ms = max(1, int(timeout_s * 1000))
         self._swept = monotonic()
@@ -92,7 +92,7 @@ class PostgresStore:
         self._sessions.is_open = True
         try:
             async with self._sessions.session() as session:
-                await prepare(session, self._sessions.address.shown, create=self._create)
+                await _prepare(session, self._sessions.address.shown, create=self._create)
         except BaseException:
             await self.aclose()
             raise
@@ -106,10 +106,10 @@ class PostgresStore:
         await self._sessions.aclose()
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[PostgresSnapshot]:
+    async def snapshot(self) -> AsyncIterator[_PostgresSnapshot]:
         async with self._sessions.session() as session:
             rows = await session.run(_READ.format(self._timeout_ms), binary=False)
-            snapshot = PostgresSnapshot(session, int(rows[0][0]))
+            snapshot = _PostgresSnapshot(session, int(rows[0][0]))
             try:
                 yield snapshot
             finally:
@@ -118,7 +118,7 @@ class PostgresStore:
                 await session.run("ROLLBACK", binary=False)
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Session]:
+    async def _transaction(self) -> AsyncIterator[_Session]:
         """A write transaction around the block. Where it raises, the connection is closed, which undoes it."""
         async with self._sessions.session() as session:
             begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = "
@@ -139,7 +139,7 @@ class PostgresStore:
             await session.run("SELECT version FROM toolfold_form FOR UPDATE")
             current = int((await session.run("SELECT coalesce(max(number), 0) FROM generation"))[0][0])
             if current != update.based_on:
-                raise moved_on(current, update)
+                raise _moved_on(current, update)
             await _write_tools(session, update)
             await _write_nodes(session, update.nodes, update.removed_nodes)
             await _write_servers(session, update)
@@ -150,39 +150,39 @@ class PostgresStore:
         return current
 
     async def get(self, namespace: str, key: str) -> bytes | None:
-        rows = await self._run(f"SELECT value FROM state {_AT}", as_key(namespace), as_key(key))  # noqa: S608
+        rows = await self._run(f"SELECT value FROM state {_AT}", _as_key(namespace), _as_key(key))  # noqa: S608
         return bytes(rows[0][0]) if rows else None
 
     async def items(self, namespace: str) -> dict[str, bytes]:
-        rows = await self._run("SELECT key, value FROM state WHERE namespace = %s ORDER BY key", as_key(namespace))
+        rows = await self._run("SELECT key, value FROM state WHERE namespace = %s ORDER BY key", _as_key(namespace))
         return {row[0].decode(): row[1] for row in rows}
 
     async def put(self, namespace: str, key: str, value: bytes) -> None:
-        values = (as_key(namespace), as_key(key), key.encode(), value)
+        values = (_as_key(namespace), _as_key(key), key.encode(), value)
         await self._told(_PUT + "UPDATE SET value = excluded.value", *values)
 
     async def delete(self, namespace: str, key: str) -> None:
-        await self._told(f"DELETE FROM state {_AT}", as_key(namespace), as_key(key))  # noqa: S608 - our own words
+        await self._told(f"DELETE FROM state {_AT}", _as_key(namespace), _as_key(key))  # noqa: S608 - our own words
 
     async def swap(self, namespace: str, key: str, old: bytes | None, new: bytes) -> bool:
         if old is None:
-            return await self._told(_PUT + "NOTHING", as_key(namespace), as_key(key), key.encode(), new)
+            return await self._told(_PUT + "NOTHING", _as_key(namespace), _as_key(key), key.encode(), new)
         query = f"UPDATE state SET value = %s {_AT} AND value = %s"  # noqa: S608 - our own words
-        return await self._told(query, new, as_key(namespace), as_key(key), old)
+        return await self._told(query, new, _as_key(namespace), _as_key(key), old)
 
     async def increment(self, namespace: str, key: str, amount: float, *, for_s: float) -> float:
         if monotonic() - self._swept > _SWEEP_S:
             self._swept = monotonic()
             await self._run(f"DELETE FROM counter WHERE NOT {_runs('counter')}")  # noqa: S608 - our own words
-        values = (as_key(namespace), as_key(key), float(amount), float(for_s), float(for_s))
+        values = (_as_key(namespace), _as_key(key), float(amount), float(for_s), float(for_s))
         rows = await self._run(_INCREMENT, *values)
         return float(rows[0][0])
 
     async def take_lease(self, name: str, holder: str, *, for_s: float) -> bool:
-        return bool(await self._run(_TAKE_LEASE, as_key(name), as_key(holder), float(for_s), float(for_s)))
+        return bool(await self._run(_TAKE_LEASE, _as_key(name), _as_key(holder), float(for_s), float(for_s)))
 
     async def release_lease(self, name: str, holder: str) -> None:
-        await self._run("DELETE FROM lease WHERE name = %s AND holder = %s", as_key(name), as_key(holder))
+        await self._run("DELETE FROM lease WHERE name = %s AND holder = %s", _as_key(name), _as_key(holder))
 
     async def wait_changed(self) -> None:
         if not self._sessions.is_open:
@@ -190,7 +190,7 @@ class PostgresStore:
         await self._listener.wait()
 
     async def put_part(self, shelf: str, name: str, part: int, value: bytes, *, for_s: float) -> bool:
-        place = (as_key(shelf), as_key(name))
+        place = (_as_key(shelf), _as_key(name))
         return bool(await self._run(_PUT_PART, *place, part, float(for_s), value, part, *place))
 
     async def parts(self, shelf: str, part: int, name: str | None = None) -> dict[str, bytes]:
@@ -257,11 +257,13 @@ class PostgresStore:
 
 
 def _shelf_place(shelf: str, name: str | None) -> tuple[str, tuple[bytes, ...]]:
-    own = (as_key(shelf),)
-    return ("shelf = %s", own) if name is None else ("shelf = %s AND name = %s", (*own, as_key(name)))
+    own = (_as_key(shelf),)
+    return ("shelf = %s", own) if name is None else ("shelf = %s AND name = %s", (*own, _as_key(name)))
 
 
-async def _write_many(session: Session, query: str, types: str, rows: Iterable[tuple[Any, ...]], end: str = "") -> None:
+async def _write_many(
+    session: _Session, query: str, types: str, rows: Iterable[tuple[Any, ...]], end: str = ""
+) -> None:
     """Runs a statement on all rows, thousands at a time: each column goes as one array.
 
     The rows stand in it as `SELECT * FROM unnest(…) AS given`, its columns named a, b, c, ….
@@ -283,9 +285,9 @@ def _bounded(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
             return
 
 
-async def _write_tools(session: Session, update: Update) -> None:
-    gone = [folded(tool_id) for tool_id in update.removed_tools]
-    keyed = {folded(tool.tool_id): tool for tool in update.tools}
+async def _write_tools(session: _Session, update: Update) -> None:
+    gone = [_folded(tool_id) for tool_id in update.removed_tools]
+    keyed = {_folded(tool.tool_id): tool for tool in update.tools}
     touched, at = [*gone, *keyed], float(update.at)
     # A version that stops being the current one was last seen now.
     await session.run(
@@ -300,7 +302,10 @@ async def _write_tools(session: Session, update: Update) -> None:
         session,
         "INSERT INTO tool",
         "bytea bytea bytea integer bytea",
-        ((k, tool.tool_id.encode(), as_key(tool.server), tool.version, encode_tool(tool)) for k, tool in keyed.items()),
+        (
+            (k, tool.tool_id.encode(), _as_key(tool.server), tool.version, encode_tool(tool))
+            for k, tool in keyed.items()
+        ),
         "ON CONFLICT (folded) DO UPDATE SET tool_id = excluded.tool_id, server = excluded.server,"
         " version = excluded.version, record = excluded.record",
     )
@@ -319,16 +324,16 @@ async def _write_tools(session: Session, update: Update) -> None:
     await _delete_old_versions(session, update)
 
 
-async def _write_places(session: Session, tools: Mapping[bytes, Tool]) -> None:
+async def _write_places(session: _Session, tools: Mapping[bytes, Tool]) -> None:
     """Where each tool stands in the tree, and its tags."""
-    placements = sorted({(path_key(path), k) for k, tool in tools.items() for path in tool.paths})
-    tags = sorted({(folded(tag), k) for k, tool in tools.items() for tag in tool.tags})
+    placements = sorted({(_path_key(path), k) for k, tool in tools.items() for path in tool.paths})
+    tags = sorted({(_folded(tag), k) for k, tool in tools.items() for tag in tool.tags})
     await _write_many(session, "INSERT INTO placement", "bytea bytea", placements)
     await _write_many(session, "INSERT INTO tag", "bytea bytea", tags)
 
 
-async def _delete_old_versions(session: Session, update: Update) -> None:
-    many = [(folded(t.tool_id), t.version) for t in update.tools if t.version > MAX_VERSIONS]
+async def _delete_old_versions(session: _Session, update: Update) -> None:
+    many = [(_folded(t.tool_id), t.version) for t in update.tools if t.version > MAX_VERSIONS]
     await _write_many(
         session,
         "WITH given(tool, number) AS (",
@@ -343,29 +348,29 @@ async def _delete_old_versions(session: Session, update: Update) -> None:
         )
 
 
-async def _write_nodes(session: Session, nodes: Iterable[Node], removed: Iterable[Path]) -> None:
-    gone = [path_key(path) for path in removed]
-    records = {path_key(node.path): encode(node) for node in nodes}
+async def _write_nodes(session: _Session, nodes: Iterable[Node], removed: Iterable[Path]) -> None:
+    gone = [_path_key(path) for path in removed]
+    records = {_path_key(node.path): encode(node) for node in nodes}
     await session.run("DELETE FROM node WHERE key = ANY(%s)", [gone])
     await session.run("DELETE FROM edge WHERE child = ANY(%s)", [[*gone, *records]])
     on_conflict = "ON CONFLICT (key) DO UPDATE SET record = excluded.record"
     await _write_many(session, "INSERT INTO node", "bytea bytea", records.items(), on_conflict)
-    pairs = {(as_key(parent), as_key(child)) for parent, child in edges(nodes)}
+    pairs = {(_as_key(parent), _as_key(child)) for parent, child in _edges(nodes)}
     await _write_many(session, "INSERT INTO edge", "bytea bytea", sorted(pairs))
 
 
-async def _write_servers(session: Session, update: Update) -> None:
-    await session.run("DELETE FROM server WHERE name = ANY(%s)", [[as_key(name) for name in update.removed_servers]])
-    records = {as_key(server.name): encode(server) for server in update.servers}
+async def _write_servers(session: _Session, update: Update) -> None:
+    await session.run("DELETE FROM server WHERE name = ANY(%s)", [[_as_key(name) for name in update.removed_servers]])
+    records = {_as_key(server.name): encode(server) for server in update.servers}
     on_conflict = "ON CONFLICT (name) DO UPDATE SET record = excluded.record"
     await _write_many(session, "INSERT INTO server", "bytea bytea", records.items(), on_conflict)
 
 
-async def _write_generation(session: Session, number: int, update: Update) -> None:
+async def _write_generation(session: _Session, number: int, update: Update) -> None:
     counts = await session.run(
         "SELECT (SELECT count(*) FROM tool), (SELECT count(*) FROM node), (SELECT count(*) FROM server)"
     )
-    record = generation_record(number, update, *counts[0])
+    record = _generation_record(number, update, *counts[0])
     await session.run("INSERT INTO generation VALUES (%s, %s)", [number, encode(record)])
     changes = ((number, seq, encode(change)) for seq, change in enumerate(update.changes))
     await _write_many(session, "INSERT INTO change", "bigint integer bytea", changes)

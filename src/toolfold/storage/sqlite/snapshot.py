@@ -59,16 +59,16 @@ class _Readers(Protocol):
     def return_reader(self, db: sqlite3.Connection) -> None: ...
 
 
-def read_generation(db: sqlite3.Connection) -> int:
+def _read_generation(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT coalesce(max(number), 0) FROM generation").fetchone()[0])
 
 
 def _read(
     query: Callable[Concatenate[sqlite3.Connection, _P], _T],
-) -> "Callable[Concatenate[SqliteSnapshot, _P], Coroutine[Any, Any, _T]]":
+) -> "Callable[Concatenate[_SqliteSnapshot, _P], Coroutine[Any, Any, _T]]":
     """A blocking read as a method of a snapshot."""
 
-    async def method(snapshot: "SqliteSnapshot", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    async def method(snapshot: "_SqliteSnapshot", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await snapshot.run(lambda db: query(db, *args, **kwargs))
 
     return method
@@ -221,7 +221,7 @@ def _limit(limit: int | None) -> int:
     return -1 if limit is None else limit
 
 
-class SqliteSnapshot:
+class _SqliteSnapshot:
     """One read transaction, used only through the store's reading thread. The methods are those of `Snapshot`."""
 
     def __init__(self, readers: _Readers, thread: ThreadPoolExecutor) -> None:
@@ -234,7 +234,7 @@ class SqliteSnapshot:
         self._db = self._readers.take_reader()
         self._db.execute("BEGIN")
         # SQLite fixes what a transaction sees with its first read, not with BEGIN.
-        self.generation = read_generation(self._db)
+        self.generation = _read_generation(self._db)
 
     def end(self) -> None:
         if self._db is not None:

@@ -22,14 +22,14 @@ from toolfold.storage.base import (
     REMOVED_RETENTION_S,
     AuditRow,
     Update,
-    edges,
+    _edges,
+    _generation_record,
+    _moved_on,
     fold_path,
-    generation_record,
-    moved_on,
 )
 from toolfold.storage.records import encode, encode_definition, encode_tool
 from toolfold.storage.sqlite.connection import connect, transaction, translate_errors
-from toolfold.storage.sqlite.snapshot import SqliteSnapshot, read_generation
+from toolfold.storage.sqlite.snapshot import _read_generation, _SqliteSnapshot
 from toolfold.types import Node, Path, Tool
 
 _T = TypeVar("_T")
@@ -54,7 +54,7 @@ class SqliteStore:
         self._reads: ThreadPoolExecutor | None = None
         self._writes: ThreadPoolExecutor | None = None
         self._idle: list[sqlite3.Connection] = []
-        self._snapshots: set[SqliteSnapshot] = set()
+        self._snapshots: set[_SqliteSnapshot] = set()
         self._writer: sqlite3.Connection | None = None
         self._watcher: sqlite3.Connection | None = None
         self._seen_version: int | None = None
@@ -92,9 +92,9 @@ class SqliteStore:
         await self._in(writes, self._close_writer)
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator["SqliteSnapshot"]:
+    async def snapshot(self) -> AsyncIterator["_SqliteSnapshot"]:
         reads = self._open(self._reads)
-        snapshot = SqliteSnapshot(self, reads)
+        snapshot = _SqliteSnapshot(self, reads)
         self._snapshots.add(snapshot)
         try:
             await self._in(reads, snapshot.begin)
@@ -253,9 +253,9 @@ class SqliteStore:
 
 def _apply_update(db: sqlite3.Connection, update: Update) -> int:
     """Writes one update, inside a transaction that the caller holds."""
-    current = read_generation(db)
+    current = _read_generation(db)
     if current != update.based_on:
-        raise moved_on(current, update)
+        raise _moved_on(current, update)
     _write_tools(db, update)
     _write_nodes(db, update.nodes, update.removed_nodes)
     _write_servers(db, update)
@@ -275,7 +275,7 @@ def _write_tools(db: sqlite3.Connection, update: Update) -> None:
         [(update.at, key, key) for (key,) in touched],
     )
     db.executemany("DELETE FROM tool WHERE folded = ?", gone)
-    if gone or read_generation(db):  # the first generation has nothing to delete
+    if gone or _read_generation(db):  # the first generation has nothing to delete
         db.executemany("DELETE FROM placement WHERE tool = ?", touched)
         db.executemany("DELETE FROM tag WHERE tool = ?", touched)
     db.executemany(
@@ -326,7 +326,7 @@ def _write_nodes(db: sqlite3.Connection, nodes: Iterable[Node], removed: Iterabl
     db.executemany("DELETE FROM node WHERE key = ?", gone)
     db.executemany("DELETE FROM edge WHERE child = ?", gone + [(key,) for key, _ in records])
     db.executemany("INSERT OR REPLACE INTO node (key, record) VALUES (?, ?)", records)
-    db.executemany("INSERT OR IGNORE INTO edge (parent, child) VALUES (?, ?)", edges(nodes))
+    db.executemany("INSERT OR IGNORE INTO edge (parent, child) VALUES (?, ?)", _edges(nodes))
 
 
 def _write_servers(db: sqlite3.Connection, update: Update) -> None:
@@ -341,7 +341,7 @@ def _write_generation(db: sqlite3.Connection, number: int, update: Update) -> No
     tools, nodes, servers = db.execute(
         "SELECT (SELECT count(*) FROM tool), (SELECT count(*) FROM node), (SELECT count(*) FROM server)"
     ).fetchone()
-    record = generation_record(number, update, tools, nodes, servers)
+    record = _generation_record(number, update, tools, nodes, servers)
     db.execute("INSERT INTO generation (number, record) VALUES (?, ?)", (number, encode(record)))
     db.executemany(
         "INSERT INTO change (generation, seq, record) VALUES (?, ?, ?)",
