@@ -22,8 +22,6 @@ from toolfold.testing.store_conformance import sample_tool
 from toolfold.types import Listing, Outcome, ToolDefinition
 from toolfold.upstream.caller_tools import CallerTools
 
-pytestmark = pytest.mark.requirement("G-18")
-
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
