@@ -17,7 +17,7 @@ from toolfold import Settings
 from toolfold.auth import shared_vault
 from toolfold.auth.grants import prepare
 from toolfold.auth.session import OAuthSession
-from toolfold.auth.shared_vault import SharedVault
+from toolfold.auth.shared_vault import _SharedVault
 from toolfold.auth.vault import KEY_VARIABLE
 from toolfold.config.sections import SignIn
 from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired
@@ -27,7 +27,7 @@ from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import ServerSpec
 from toolfold.upstream.credentials import Credentials
 
-pytestmark = pytest.mark.requirement("G-12", "G-18")
+pytestmark = pytest.mark.requirement("G-12")
 
 # A gateway of its own: waits for a line, then does what the last argument says with its vault, and tells it.
 PROCESS = """
@@ -36,7 +36,7 @@ from contextlib import nullcontext
 from pathlib import Path
 import msgspec
 from toolfold.auth.session import OAuthSession
-from toolfold.auth.shared_vault import SharedVault
+from toolfold.auth.shared_vault import _SharedVault
 from toolfold.storage.postgres import PostgresStore
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import ServerSpec
@@ -44,7 +44,7 @@ from toolfold.types import ServerSpec
 async def main(address, folder, spec, do):
     store = PostgresStore(address) if address.startswith("postgresql://") else SqliteStore(address)
     async with store:
-        vault = SharedVault(Path(folder), lambda: nullcontext(store))
+        vault = _SharedVault(Path(folder), lambda: nullcontext(store))
         await vault.follow()
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
@@ -78,13 +78,13 @@ def short_lived() -> Iterator[Provider]:
 
 
 @asynccontextmanager
-async def vaults(address: str, folder: Path, count: int = 2) -> AsyncIterator[list[SharedVault]]:
+async def vaults(address: str, folder: Path, count: int = 2) -> AsyncIterator[list[_SharedVault]]:
     """Each as another gateway has it, with a store and a home of its own."""
     if count == 0:
         yield []
         return
     async with store_at(address) as store, vaults(address, folder, count - 1) as others:
-        vault = SharedVault(folder / f"home{count}", lambda: nullcontext(store))
+        vault = _SharedVault(folder / f"home{count}", lambda: nullcontext(store))
         await vault.follow()
         try:
             yield [*others, vault]
@@ -161,7 +161,7 @@ async def test_one_that_was_sealed_with_another_key_or_moved_opens_as_nobodys(
         assert [one.caller for one in await two.list()] == ["alice"]
         monkeypatch.setenv(KEY_VARIABLE, "another key than before")
         with pytest.raises(SignInRequired, match="sealed with another key than that of the environment"):
-            await SharedVault(tmp_path / "third", lambda: nullcontext(store)).get("box", "alice")
+            await _SharedVault(tmp_path / "third", lambda: nullcontext(store)).get("box", "alice")
 
 
 async def test_without_a_key_for_all_nothing_is_kept_and_it_says_so(
@@ -171,17 +171,17 @@ async def test_without_a_key_for_all_nothing_is_kept_and_it_says_so(
         for key, wanted in (("", "there is no key for them"), ("short", "has fewer than")):
             monkeypatch.setenv(KEY_VARIABLE, key)
             with pytest.raises(ServerUnavailable, match=wanted) as refused:
-                await SharedVault(tmp_path, lambda: nullcontext(store)).put(credential())
+                await _SharedVault(tmp_path, lambda: nullcontext(store)).put(credential())
             assert KEY_VARIABLE in refused.value.next_action
             assert "sign_in.key" in refused.value.next_action
             assert await store.items("sign-ins") == {}
         monkeypatch.setenv(KEY_VARIABLE, "")
         monkeypatch.setenv("OUR_KEY", "a key that all gateways have")
-        vault = SharedVault(tmp_path, lambda: nullcontext(store), "${env:OUR_KEY}")
+        vault = _SharedVault(tmp_path, lambda: nullcontext(store), "${env:OUR_KEY}")
         await vault.put(credential())
         assert vault.key_source == "configuration"
         monkeypatch.setenv(KEY_VARIABLE, "a key that all gateways have")
-        assert await SharedVault(tmp_path, lambda: nullcontext(store)).get("box") == credential()
+        assert await _SharedVault(tmp_path, lambda: nullcontext(store)).get("box") == credential()
     with pytest.raises(ServerUnavailable, match="the sign-ins in the store cannot be reached"):
         await vault.get("box")
 
@@ -228,7 +228,7 @@ async def test_a_renewal_waits_for_the_gateway_that_has_it_and_not_for_one_that_
         monkeypatch.setattr(shared_vault, "_WAIT_S", 60.0)
         running, most = 0, 0
 
-        async def renew(vault: SharedVault) -> None:
+        async def renew(vault: _SharedVault) -> None:
             nonlocal running, most
             async with vault.lock("box"):
                 running += 1

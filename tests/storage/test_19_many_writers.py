@@ -12,6 +12,7 @@ from msgspec.json import encode
 from toolfold import Gateway, Settings
 from toolfold.config.sections import Trust
 from toolfold.disclosure.observed import Observer
+from toolfold.disclosure.render import Expansions
 from toolfold.events import Events
 from toolfold.policy.trust import _TrustStore
 from toolfold.storage.base import Store, update_state
@@ -19,10 +20,8 @@ from toolfold.storage.postgres import PostgresStore
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.testing.store_conformance import sample_tool
-from toolfold.types import Listing, Outcome, ToolDefinition
+from toolfold.types import Caller, Listing, Outcome, ToolDefinition
 from toolfold.upstream.caller_tools import CallerTools
-
-pytestmark = pytest.mark.requirement("G-18")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -108,3 +107,15 @@ async def test_inspections_at_several_gateways_are_counted_together(address: str
         await gateways[0].build(registry=tmp_path / "registry.json")
         await asyncio.gather(*(gateway.inspect_tool_output("s.give", "a") for gateway in gateways for _ in range(10)))
         assert await gateways[0].inspections() == {"s.give": 30}
+
+
+async def test_what_a_caller_expanded_at_one_gateway_the_others_know(address: str) -> None:
+    anna, bob = Caller(name="anna", session="one"), Caller(name="bob", session="one")
+    async with stores(address, 2) as (one, two):
+        await Expansions().share(one, anna, "Git.Log", 3)
+        asked = Expansions()
+        assert not await asked.is_shared(two, bob, "git.log", 3)
+        assert not await asked.is_shared(two, anna, "git.log", 4)
+        assert asked.version(anna, "git.log") is None
+        assert await asked.is_shared(two, anna, "git.log", 3)
+        assert asked.version(anna, "git.log") == 3

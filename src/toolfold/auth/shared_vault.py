@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault, key_from
+from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault, _key_from
 from toolfold.config import MIN_KEY_LENGTH, fill
 from toolfold.errors import ServerTimeout, ServerUnavailable, StoreError
 from toolfold.redaction import learn
@@ -35,7 +35,7 @@ log = logging.getLogger("toolfold.auth")
 _OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
 
 
-class SharedVault(Vault):
+class _SharedVault(Vault):
     """The sign-ins of all gateways of one store. `key` is a reference to what they are sealed with, which the
     environment's `TOOLFOLD_VAULT_KEY` comes before."""
 
@@ -211,7 +211,7 @@ class SharedVault(Vault):
                     next_action=f"Set {KEY_VARIABLE} to the same secret for every gateway, such as what `openssl rand "
                     '-base64 32` prints, or name it in sign_in.key; else set sign_in.shared = "off".',
                 )
-            self._key = key_from(secret)
+            self._key = _key_from(secret)
         return self._key
 
 

@@ -122,9 +122,7 @@ class SignIns:
             return await self._callback(target, parts.query, headers)
         sign_in = self._waiting.get(parts.path.removeprefix(START)) if parts.path.startswith(START) else None
         if sign_in is None or method not in ("GET", "POST"):
-            return Page.of(
-                "Nothing waits here", "This sign-in is over, or it never began. Ask for it again.", status=404
-            )
+            return _nothing_waits()
         cookie = _cookie(headers, sign_in)
         if method == "GET":
             return self._start_page(sign_in, cookie or secrets.token_urlsafe(24))
@@ -153,9 +151,7 @@ class SignIns:
     async def _callback(self, target: str, query: str, headers: Mapping[str, str]) -> Page:
         sign_in = self._by_state.get(parse_qs(query).get("state", [""])[0])
         if sign_in is None:
-            return Page.of(
-                "Nothing waits here", "This sign-in is over, or it never began. Ask for it again.", status=404
-            )
+            return _nothing_waits()
         cookie = _cookie(headers, sign_in)
         if not sign_in.browser or not cookie or not hmac.compare_digest(cookie.encode(), sign_in.browser.encode()):
             log.warning("a sign-in to %s was ended in another browser than it began in: refused", sign_in.server)
@@ -178,6 +174,15 @@ class SignIns:
         self.finished.notify(sign_in)
         who = f" as {credential.subject}" if credential.subject else ""
         return Page.of("Signed in", f"You are signed in to {sign_in.server}{who}. You can close this.")
+
+
+def _nothing_waits() -> Page:
+    return Page.of(
+        "Nothing waits here",
+        "This sign-in is over, or it never began. Ask for it again.",
+        "Where several gateways answer at this address, reload this page first: another of them may be waiting.",
+        status=404,
+    )
 
 
 def _cookie_name(sign_in: SignIn) -> str:

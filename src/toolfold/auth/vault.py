@@ -319,7 +319,7 @@ class Vault:
                 secret, self.key_source = self._find_key()
             finally:
                 os.close(descriptor)
-            self._key = key_from(secret)
+            self._key = _key_from(secret)
         return self._key
 
     def _find_key(self) -> tuple[str, KeySource]:
@@ -410,7 +410,7 @@ def _new_key() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
-def key_from(secret: str) -> bytes:
+def _key_from(secret: str) -> bytes:
     # A person may have chosen a short one: each guess shall cost something.
     return hashlib.scrypt(secret.encode(), salt=_MARK, n=2**14, r=8, p=1, dklen=32)
 

@@ -43,7 +43,7 @@ class Blobs(Protocol):
         """Removes them, where they do not go with their entry."""
 
 
-class StoreBlobs:
+class _StoreBlobs:
     """In the store, in chunks. They run out, and are removed, with the entry."""
 
     def __init__(self, store: Store) -> None:
@@ -68,7 +68,7 @@ class StoreBlobs:
         """Nothing is left to do."""
 
 
-class BucketBlobs:
+class _BucketBlobs:
     """In an S3-compatible bucket, an object each. Keys, region and endpoint come from the environment (`AWS_…`)."""
 
     def __init__(self, address: str) -> None:

@@ -22,9 +22,9 @@ from toolfold.config import Settings
 from toolfold.containers import BoundedDict, TaskSet
 from toolfold.errors import OutputError, StoreError, ToolfoldError, UnknownHandle
 from toolfold.events import Events
-from toolfold.outputs.blobs import CHUNK_BYTES, Blobs, BucketBlobs, StoreBlobs
+from toolfold.outputs.blobs import CHUNK_BYTES, Blobs, _BucketBlobs, _StoreBlobs
 from toolfold.outputs.document import open_regular_file
-from toolfold.outputs.store import OutputStore, belongs, is_handle
+from toolfold.outputs.store import OutputStore, _belongs, _is_handle
 from toolfold.storage.base import Store
 from toolfold.types import Caller, Stored
 
@@ -55,16 +55,16 @@ class _Entry(Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Entry).decode
 
 
-def shared_outputs(settings: Settings, store: Store, local: OutputStore, events: Events) -> "SharedOutputs | None":
+def shared_outputs(settings: Settings, store: Store, local: OutputStore, events: Events) -> "_SharedOutputs | None":
     """What the configuration says; `None`: each gateway keeps its outputs to itself."""
     where = settings.outputs_shared
     if where == "off":
         return None
-    blobs: Blobs = StoreBlobs(store) if where == "store" else BucketBlobs(where)
-    return SharedOutputs(store, local, blobs, max_bytes=settings.outputs.shared_max_bytes, events=events)
+    blobs: Blobs = _StoreBlobs(store) if where == "store" else _BucketBlobs(where)
+    return _SharedOutputs(store, local, blobs, max_bytes=settings.outputs.shared_max_bytes, events=events)
 
 
-class SharedOutputs:
+class _SharedOutputs:
     """The outputs of all gateways of one store, as one of them sees it. `local` are its own files."""
 
     def __init__(self, store: Store, local: OutputStore, blobs: Blobs, *, max_bytes: int, events: Events) -> None:
@@ -133,7 +133,7 @@ class SharedOutputs:
     async def bring(self, handle: str, caller: Caller) -> None:
         """Sees to it that an output of this caller's session is here, wherever it was stored, and that one that is
         over is not. Of any other handle nothing is done. Raises `OutputError`, `UnknownHandle`."""
-        if not is_handle(handle):
+        if not _is_handle(handle):
             return
         held = await asyncio.to_thread(self._local.holds, handle, caller)
         try:
@@ -280,7 +280,7 @@ def _read(handle: str, value: bytes | None, caller: Caller) -> _Entry | None:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         log.warning("the entry of the shared output %s is damaged, or of another version of toolfold", handle)
         return None
-    return entry if belongs(entry.stored, caller) and entry.stored.handle == handle else None
+    return entry if _belongs(entry.stored, caller) and entry.stored.handle == handle else None
 
 
 def _checksum(file: Path) -> str:

@@ -114,7 +114,7 @@ class OutputStore:
             return []
         _remove_expired(folder.path, time.time())
         records = [_load_record(file) for file in _list_files(folder.path) if file.name.startswith(RECORD_PREFIX)]
-        own = (record for record in records if record is not None and belongs(record, caller))
+        own = (record for record in records if record is not None and _belongs(record, caller))
         whole = (record for record in own if (folder.path / record.handle).is_file())
         return sorted(whole, key=lambda record: (record.at, record.handle))
 
@@ -122,7 +122,7 @@ class OutputStore:
         """The handles in the folder of each session."""
         found = []
         for (name, session), folder in tuple(self._folders.items()):
-            handles = [file.name for file in _list_files(folder.path) if is_handle(file.name)]
+            handles = [file.name for file in _list_files(folder.path) if _is_handle(file.name)]
             found.append((Caller(name=name, session=session), handles))
         return found
 
@@ -142,9 +142,9 @@ class OutputStore:
     def find(self, handle: str, caller: Caller) -> tuple[Stored, Path]:
         """An output and its file. Raises `UnknownHandle`."""
         # Only a handle's form is ever joined to a path: `..` and the like are unknown before a file is opened.
-        folder = self._existing(caller) if is_handle(handle) else None
+        folder = self._existing(caller) if _is_handle(handle) else None
         record = None if folder is None else _load_record(folder.path / f"{RECORD_PREFIX}{handle}")
-        if folder is None or record is None or not belongs(record, caller) or record.handle != handle:
+        if folder is None or record is None or not _belongs(record, caller) or record.handle != handle:
             raise self._unknown_handle(handle, caller)
         path = folder.path / handle
         if _is_expired(record, time.time()):
@@ -156,7 +156,7 @@ class OutputStore:
 
     def _unknown_handle(self, handle: str, caller: Caller) -> UnknownHandle:
         """What became of a handle that leads to nothing. Another caller's is as unknown as one that never was."""
-        issued = self._issued.find(handle) if is_handle(handle) else None
+        issued = self._issued.find(handle) if _is_handle(handle) else None
         if issued is not None and issued.caller == caller.name:
             return _gone(handle, issued.tool_name, self._what_became(issued, caller))
         handles = [record.handle for record in self.all(caller)]
@@ -372,7 +372,7 @@ def _load_record(file: Path) -> Stored | None:
         ) from error
 
 
-def belongs(stored: Stored, caller: Caller) -> bool:
+def _belongs(stored: Stored, caller: Caller) -> bool:
     """Whether it is an output of this caller's session."""
     return (stored.caller, stored.session) == _key(caller)
 
@@ -475,7 +475,7 @@ def _is_own_folder(path: Path) -> bool:
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
 
 
-def is_handle(text: str) -> bool:
+def _is_handle(text: str) -> bool:
     """Whether it has a handle's form."""
     return _HANDLE.fullmatch(text) is not None
 

@@ -6,27 +6,19 @@ Each check takes a function that opens the same, at first empty, store as often 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 from msgspec import Raw
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from toolfold.errors import StoreChanged, StoreError
-from toolfold.storage.base import MAX_VERSIONS, AuditRow, ServerRecord, Snapshot, Store, Update
+from toolfold.storage.base import MAX_VERSIONS, AuditRow, ServerRecord, Snapshot, Update
+from toolfold.testing.part_conformance import OpenStore, _expect, _parts_are_kept_for_a_while
 from toolfold.types import Annotations, Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
-OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
 Check = Callable[[OpenStore], Awaitable[None]]
 
 __all__ = ["CHECKS", "Check", "OpenStore", "assert_one_generation", "sample_tool", "stamped_update"]
-
-
-def _expect(actual: Any, wanted: Any, what: str) -> None:
-    # Not `assert`: the kit must also hold under `python -O`.
-    if actual != wanted:
-        raise AssertionError(f"{what}: wanted {wanted!r}, found {actual!r}")
 
 
 def _row(number: int, *, caller: str = "alice", session: str = "s1", selection: str = "") -> AuditRow:
@@ -467,34 +459,6 @@ async def _a_lease_has_one_holder(open_store: OpenStore) -> None:
         _expect(await other.take_lease("git", "other", for_s=60), True, "a lease that ran out is free")
         await other.release_lease("git", "other")
         _expect(await one.take_lease("git", "one", for_s=60), True, "so is one that was given back")
-
-
-async def _parts_are_kept_for_a_while(open_store: OpenStore) -> None:
-    big = bytes(range(256)) * 4096
-    async with open_store() as one, open_store() as other:
-        _expect(await one.put_part("alice", "a", 1, b"x", for_s=60), False, "nothing has begun yet")
-        _expect(await one.put_part("alice", "a", 0, b"", for_s=60), True, "part 0 begins it")
-        _expect(await one.put_part("alice", "a", 2, big, for_s=60), True, "any other part follows, in any order")
-        _expect(await one.put_part("alice", "a", 1, b"first", for_s=60), True, "until all are there")
-        await one.put_part("alice", "b", 0, b"begun", for_s=60)
-        await one.put_part("bob", "a", 0, b"bob's", for_s=60)
-        _expect(dict(await other.parts("alice", 0)), {"a": b"", "b": b"begun"}, "one part of all, for all")
-        _expect(dict(await other.parts("alice", 1)), {"a": b"first"}, "those that have such a part")
-        _expect(dict(await other.parts("alice", 2, "a")) == {"a": big}, True, "a part is kept exactly")
-        _expect(dict(await other.parts("alice", 2, "b")), {}, "a part that is not there")
-        await other.delete_parts("alice", "a")
-        _expect(dict(await one.parts("alice", 0)), {"b": b"begun"}, "one is removed whole")
-        _expect(await one.put_part("alice", "a", 3, b"late", for_s=60), False, "and nothing is added to it then")
-        await one.delete_parts("alice")
-        _expect(dict(await other.parts("alice", 0)), {}, "a shelf is emptied")
-        _expect(dict(await other.parts("bob", 0)), {"a": b"bob's"}, "other shelves stay")
-        for part in (0, 1):
-            await one.put_part("carol", "brief", part, b"x", for_s=0.05)
-        await asyncio.sleep(0.1)
-        _expect(dict(await other.parts("carol", 1)), {}, "what has run out is not there")
-        _expect([tuple(found) for found in await other.expired_parts(10)], [("carol", "brief")], "but told of, once")
-        await other.delete_parts("carol", "brief")
-        _expect(list(await one.expired_parts(10)), [], "until somebody removes it")
 
 
 async def _others_are_told_of_changes(open_store: OpenStore) -> None:

@@ -68,7 +68,6 @@ class Credentials:
         specs: Callable[[], Iterable[ServerSpec]],
         home: Path,
         on_changed: Callable[[str, str], object] | None = None,
-        *,
         settings: Settings | None = None,
         store: Store | None = None,
     ) -> None:
@@ -83,12 +82,12 @@ class Credentials:
     @cached_property
     def vault(self) -> "Vault":
         if (settings := self._settings) is not None and settings.sign_ins_shared:
-            from toolfold.auth.shared_vault import SharedVault
+            from toolfold.auth.shared_vault import _SharedVault
             from toolfold.storage.factory import open_store
 
             # A gateway's store is open; a command opens the configured one for each look.
             store = self._store
-            return SharedVault(
+            return _SharedVault(
                 self._home,
                 lambda: open_store(settings, create=True) if store is None else nullcontext(store),
                 settings.sign_in.key,
@@ -96,6 +95,11 @@ class Credentials:
         from toolfold.auth.vault import Vault
 
         return Vault(self._home)
+
+    async def followed_vault(self) -> "Vault":
+        """The vault, which knows from now on what other gateways write."""
+        await self.vault.follow()
+        return self.vault
 
     @cached_property
     def sign_ins(self) -> "SignIns":

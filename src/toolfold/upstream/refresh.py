@@ -136,7 +136,7 @@ class UpstreamManager:
         # Gets each line that a server writes beside the protocol, with its name. Set before the first is opened.
         self.on_log: Callable[[str, str], None] | None = None
         self.caller_tools = CallerTools(store)
-        self.credentials = Credentials(self.specs, settings.home, self.sign_in_changed, settings=settings, store=store)
+        self.credentials = Credentials(self.specs, settings.home, self.sign_in_changed, settings, store)
         self._own: dict[str, PerCallerUpstream] = {}
         # What the folder of sign-ins was when it was last looked at.
         self._signed_in_at = 0
@@ -239,8 +239,7 @@ class UpstreamManager:
         from toolfold.wire import WireOptions
 
         limits = self._settings.limits
-        eras = await self._store.items(ERAS_NAMESPACE)
-        await self.credentials.vault.follow()
+        eras, vault = await self._store.items(ERAS_NAMESPACE), await self.credentials.followed_vault()
         # Looked at after the wait: a pool that is made once `aclose` has run would be closed by nobody.
         if self._closed:
             raise StoreError(
@@ -262,7 +261,7 @@ class UpstreamManager:
                 request_timeout_s=limits.call_timeout_s,
                 handshake=self.handshake,
             ),
-            vault=self.credentials.vault,
+            vault=vault,
         )
         self._signed_in_at = self.credentials.changed_at()
         pool.watch(self._start_reread)
