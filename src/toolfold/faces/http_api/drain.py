@@ -176,7 +176,7 @@ def _is_stream(scope: Scope) -> bool:
 
 
 async def _refuse(scope: Scope, send: Send, next_action: str) -> None:
-    error = {"code": "GATEWAY_STOPPING", "message": _STOPPED, "hints": [], "next_action": next_action}
+    error: dict[str, Any] = {"code": "GATEWAY_STOPPING", "message": _STOPPED, "hints": [], "next_action": next_action}
     error["retry_after_s"] = 1
     if scope["path"].startswith(ENDPOINT):
         body = RpcError(_UNAVAILABLE, f"{_STOPPED}: {next_action}", error).response(None)

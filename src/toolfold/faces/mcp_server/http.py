@@ -149,7 +149,7 @@ async def run_site(
     )
     server = uvicorn.Server(config)
     # Signals are the business of whoever sets `stop`: uvicorn would close the port at the first.
-    server.capture_signals = nullcontext  # type: ignore[method-assign]
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
 
     async def exit_on_stop() -> None:
         await stop.wait()
