@@ -19,8 +19,8 @@ from toolfold import Settings
 from toolfold.config import CallerKey, Policy
 from toolfold.errors import CatalogueError, ServerClosed, ServerTimeout, ToolfoldError, UpstreamError
 from toolfold.faces.http_api.app import STATUSES
-from toolfold.faces.http_api.request import MAX_BODY_BYTES
 from toolfold.faces.http_api.openapi import document
+from toolfold.faces.http_api.request import MAX_BODY_BYTES
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.testing.memory_upstream import MemoryUpstream
 
