@@ -45,7 +45,7 @@ NOISE = (
 
 OWN_TOOLS = {
     "echo": "Gives its arguments back.",
-    "sleep": "Answers after `seconds`.",
+    "sleep": "Answers after `seconds`; a file `mark` says that it began.",
     "big": "Answers with a text of `bytes`.",
     "progress": "Tells `steps` steps of progress, then answers.",
     "ask": "Asks the user for a name `times` times, then greets.",
@@ -231,6 +231,9 @@ class Server:
         return found
 
     def tool_sleep(self, message: Json, arguments: Json) -> None:
+        if mark := arguments.get("mark"):
+            os.close(os.open(mark, os.O_CREAT | os.O_WRONLY))
+
         def done() -> None:
             if message["id"] not in self.cancelled:
                 self.answer(message, text("awake"))
