@@ -86,9 +86,7 @@ def leftovers(home: Home, gateway: GatewayProcess) -> list[str]:
     return [str(path.relative_to(home.outputs)) for path in home.outputs.rglob("*") if path.is_file()]
 
 
-def play(
-    home: Home, gateway: GatewayProcess, number: int, threads: ThreadPoolExecutor, told: list[float]
-) -> list[int]:
+def play(home: Home, gateway: GatewayProcess, number: int, threads: ThreadPoolExecutor, told: list[float]) -> list[int]:
     """One round: calls under way, one of them storing, and the kill. Gives the processes that there were."""
     grandchild = int(gateway.wait_for("bad.grandchild")["content"][0]["text"])
     whole = gateway.wait_for("big.large", megabytes=0.05)["content"][0]["text"]

@@ -98,6 +98,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--die-on", metavar="METHOD", help="end when METHOD arrives")
     add("--die-on-probe", action="store_true", help="end when the first message is not `initialize`")
     add("--close-mid", metavar="METHOD", help="end in the middle of the answer to METHOD")
+    add("--changes", type=int, default=0, metavar="N", help="say N times a second that the list changed")
     add("--stubborn", action="store_true", help="ignore the end of stdin and SIGTERM")
     add("--grandchild", action="store_true", help="start a process in a session of its own at once")
     return parser.parse_args(arguments)
@@ -120,6 +121,8 @@ class Server:
 
     def run(self) -> None:
         pending = b""
+        if self.faults.changes:
+            self.say_changed()
         while True:
             wait = max(0.0, min(at for at, _ in self.timers) - time.monotonic()) if self.timers else None
             if select.select([0], [], [], wait)[0]:
@@ -135,6 +138,13 @@ class Server:
                 action()
         while self.faults.stubborn:
             time.sleep(60)
+
+    def say_changed(self) -> None:
+        """Every hundredth of a second or so, with another list each time."""
+        if self.answers:
+            self.faults.tools = 1 + self.faults.tools % 7
+            self.notify("notifications/tools/list_changed", {})
+        self.timers.append((time.monotonic() + 1 / self.faults.changes, self.say_changed))
 
     def read(self, line: bytes) -> None:
         if not line.strip():

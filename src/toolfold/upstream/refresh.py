@@ -56,6 +56,8 @@ FRESHNESS_CHECK_S = 2.0
 
 # How long whoever only looks at a tool waits for its server, counted from when the server was first asked.
 _ASK_S = 10.0
+# How long the first client of all waits for a server that does not answer, where another one did.
+_FIRST_BUILD_S = 10.0
 # A server that could not be read is not asked again sooner than this for somebody who only looks.
 _ASK_AGAIN_S = 30.0
 # How often a list is read for calls that fail as if their tool had changed, and how long such a call waits for it.
@@ -148,6 +150,8 @@ class UpstreamManager:
         self.tasks = TaskSet(log)
         self._writes = TaskSet(log)
         self._builds = 0
+        # How long a build waits for servers once another one answered; the very first one has somebody waiting for it.
+        self.patience_s: float | None = None
         self._no_build = asyncio.Event()
         self._no_build.set()
 
@@ -466,7 +470,7 @@ class UpstreamManager:
         self._builds += 1
         self._no_build.clear()
         try:
-            listings, failures = await pool.read_all(servers, on_server)
+            listings, failures = await pool.read_all(servers, on_server, self.patience_s)
             yield listings, failures
             self._remember_configured((*failures, *(listing.server for listing in listings)))
             for server in {listing.server for listing in listings}.difference(pool.due()):
@@ -617,10 +621,13 @@ class InitialBuild:
                 ready.set()
             # Whoever has no server at all, such as a live session, takes away nobody's.
             if built is None or (self._servers.names and built != self._servers.names):
+                self._servers.patience_s = _FIRST_BUILD_S if built is None else None
                 await self._build()
+                self._servers.tasks.start(self._servers.follow_all(), name="servers that were late")
             else:
                 await self._servers.follow_all()
         except ToolfoldError as error:
             log.warning("the catalogue could not be read: %s", error.message)
         finally:
+            self._servers.patience_s = None
             ready.set()
