@@ -236,6 +236,8 @@ class AuditLog:
         self._prefix = secrets.token_hex(4)
         self._count = 0
         self._pending: list[_Pending] = []
+        # What the store did not take: a full disk, or a database that is down, is tried again.
+        self._unwritten: list[AuditRow] = []
         self._lessons: list[tuple[str, str, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -440,7 +442,7 @@ class AuditLog:
 
     def _flushed(self, task: "asyncio.Task[None]") -> None:
         self._flushing = None
-        if self._pending and not task.cancelled():
+        if (self._pending or self._unwritten) and not task.cancelled():
             self._timer = task.get_loop().call_later(_FLUSH_S, self._start_flush)
         if not task.cancelled() and task.exception() is not None:
             log.error("writing the audit log failed", exc_info=task.exception())
@@ -451,7 +453,7 @@ class AuditLog:
         self._settle()
         async with self._writing:
             batch, self._pending = self._pending, []
-            if batch:
+            if batch or self._unwritten:
                 await self._write(batch)
             lessons, self._lessons = self._lessons, []
             for lesson in lessons:
@@ -461,12 +463,24 @@ class AuditLog:
                     log.warning("search could not learn from a choice: %s", error.message)
 
     async def _write(self, batch: Sequence[_Pending]) -> None:
-        rows = await asyncio.to_thread(self._rows, batch)
+        rows = [*self._unwritten, *await asyncio.to_thread(self._rows, batch)]
         oldest = time.time() - self._settings.keep_days * _DAY_S
         try:
             await self._store.append_audit(rows, keep=self._settings.max_entries, oldest=oldest)
         except StoreError as error:
-            self._drop(len(rows), error.message)
+            self._hold(rows, error)
+        else:
+            if self._unwritten:
+                log.warning("%d steps that had waited are in the audit log now", len(self._unwritten))
+            self._unwritten = []
+
+    def _hold(self, rows: list[AuditRow], error: StoreError) -> None:
+        """Keeps what could not be written for the next time, as much as may be pending."""
+        if not self._unwritten:
+            log.warning("steps wait until the audit log can be written: %s", error.message)
+        if excess := max(0, len(rows) - _MAX_PENDING):
+            self._drop(excess, error.message)
+        self._unwritten = rows[excess:]
 
     async def aclose(self) -> None:
         self._settle()
@@ -476,6 +490,9 @@ class AuditLog:
             self._timer.cancel()
             self._timer = None
         await self.flush()
+        if self._unwritten:
+            self._drop(len(self._unwritten), "the store took them at no time")
+            self._unwritten = []
 
     def gauges(self) -> dict[str, float]:
         """What `/metrics` shows of the log; nothing where it is off."""
