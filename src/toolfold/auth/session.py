@@ -55,7 +55,7 @@ class OAuthSession:
         self._suspect = ""
 
     async def headers(self) -> Mapping[str, str]:
-        now = time.time()
+        now = time.monotonic()  # a clock that is set back must not keep what changed unseen
         if now >= self._look_at:
             await self._look(now)
         credential = self._credential
@@ -75,7 +75,7 @@ class OAuthSession:
     async def challenged(self, status: int, challenge: str, sent: Mapping[str, str]) -> bool:
         found = parse_challenge(challenge)
         token = sent.get("Authorization", "").removeprefix("Bearer ")
-        await self._look(time.time())
+        await self._look(time.monotonic())
         credential = self._credential
         if self._headers and self._headers != dict(sent):
             return True  # it was renewed meanwhile, or somebody signed in
@@ -137,7 +137,7 @@ class OAuthSession:
     def _renewed(self, task: "asyncio.Task[None]") -> None:
         self._renewal = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._retry_at = time.time() + _RETRY_S
+            self._retry_at = time.monotonic() + _RETRY_S
             self._problem = error if isinstance(error, UpstreamError) else None
             log.debug("renewing the sign-in to %s failed: %s", self.spec.name, error)
 
