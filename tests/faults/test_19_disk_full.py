@@ -18,7 +18,7 @@ from gateway_process import GatewayProcess, Home, figure, until
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tmpfs, and limits of another process, are Linux's own")
 
 TABLES = (
-    "[limits]\ntool_response_max_bytes = 2048\n[audit]\nvalues = \"full\"\n",
+    '[limits]\ntool_response_max_bytes = 2048\n[audit]\nvalues = "full"\n',
     Home.server("bad", "misbehaving_stdio.py"),
     Home.server("big", "large_stdio.py"),
     '[servers.key]\nurl = "http://127.0.0.1:9/mcp"\nenabled = false\n',

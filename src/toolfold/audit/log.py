@@ -345,7 +345,9 @@ class AuditLog:
             return
         self._refused.renew(address, (now, 0))
         said = f"{message} ({more} times more since)" if more else message
-        step = Step(id=self._next_id(), step=REFUSED, at=time.time(), caller="", query=address, code=_NO_KEY, message=said)
+        step = Step(
+            id=self._next_id(), step=REFUSED, at=time.time(), caller="", query=address, code=_NO_KEY, message=said
+        )
         self._add(_PendingStep(step))
 
     def _session(self, caller: Caller) -> _SessionSelections:

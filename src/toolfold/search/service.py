@@ -1,12 +1,15 @@
 """Search over a catalogue: a request in, tools and categories out, as values that hold what one caller may see.
 
 It joins the catalogue with the search index and ranks; `disclosure.render` turns its pages into what a model reads.
-Before a search the index is brought to the catalogue's generation, which costs next to nothing where nothing changed.
+Before a search the index is brought to the catalogue's generation, which costs next to nothing where nothing changed;
+where much did, the index of before answers while that goes on.
 Searching runs in a thread, and the encoder is loaded with the first request, or before by whoever serves.
 """
 
 import asyncio
+import logging
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,12 +31,16 @@ from toolfold.types import Hit, Node, NodeHit, Path, Tool
 if TYPE_CHECKING:
     from toolfold.search.index import SearchIndex
 
+log = logging.getLogger("toolfold.search")
+
 MAX_LIMIT = 50
 
 # Where the store remembers which generation the index holds.
 _NAMESPACE, _GENERATION = "search", "generation"
 _MAX_HITS = 200
 _SYNC_BATCH = 500
+# How long searches wait for a sync since it began, where an index is there: about a hundred tools.
+_PATIENCE_S = 1.0
 _MAX_SUGGESTIONS = 3
 _MAX_HINTS = 5
 # Of so few tools the nearest are shown even where none fits: a wrong "nothing" costs more than a look at five lines.
@@ -137,6 +144,8 @@ class SearchService:
         self._index: SearchIndex | None = None
         self._generation: int | None = None
         self._sync_lock = asyncio.Lock()
+        self._sync_task: asyncio.Task[int] | None = None
+        self._sync_started = 0.0
         self._open_lock = asyncio.Lock()
 
     async def warm(self) -> None:
@@ -148,6 +157,9 @@ class SearchService:
         """Breaks off taking tools in, wherever that is: a process that ends must not wait for it."""
         if self._index is not None:
             self._index.stop()
+        if self._sync_task is not None:
+            self._sync_task.cancel()
+            await asyncio.wait([self._sync_task])
 
     async def learn(self, query: str, tool_id: str) -> bool:
         """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
@@ -198,6 +210,23 @@ class SearchService:
             if embedded:
                 self._events.emit("search.synced", embedded=embedded, tools=len(tools))
             return embedded
+
+    async def _keep_up(self) -> None:
+        """What a search waits for: all of a sync of few tools. While many are taken in, those of before answer."""
+        if self._sync_task is None:
+            self._sync_started = time.monotonic()
+            self._sync_task = task = asyncio.get_running_loop().create_task(self.sync())
+            task.add_done_callback(self._synced)
+        running = self._sync_task
+        patience = None if self._generation is None else max(0.0, self._sync_started + _PATIENCE_S - time.monotonic())
+        if (await asyncio.wait([running], timeout=patience))[0]:
+            running.result()
+
+    def _synced(self, task: "asyncio.Task[int]") -> None:
+        self._sync_task = None
+        # Whoever waits for it is told; if nobody does any more, the next search tries again.
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("the search index is not up to date: %s", error)
 
     async def _is_current(self) -> bool:
         """Whether the index can answer without a sync."""
@@ -279,7 +308,8 @@ class SearchService:
     ) -> list[Hit]:
         """The tools that `view` shows at or below a path, best first, each with its reasons; of the `ids`, if given.
         Without `learned` earlier choices lift none."""
-        await self.sync()
+        # A need of a script is resolved by what is there now: nobody looks at it.
+        await (self._keep_up() if learned else self.sync())
         index = await self._open()
         allowed = await view.allowed()
         return await asyncio.to_thread(
@@ -404,7 +434,7 @@ class SearchService:
     async def _node_hits(
         self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, *, limit: int
     ) -> list[NodeHit]:
-        await self.sync()
+        await self._keep_up()
         index = await self._open()
         summaries = {node.path: node.summary for node in await snapshot.nodes()}
         hits: list[NodeHit] = await asyncio.to_thread(
