@@ -54,6 +54,7 @@ OWN_TOOLS = {
     "change": "Adds a tool, and says that the list changed.",
     "raw_answer": "Writes `text` (latin-1) to stdout in place of an answer.",
     "raw_result": "Writes `text` (latin-1) as the result of the answer.",
+    "raw_error": "Answers with the error that `text` holds.",
     "crash": "Ends the process with exit code 3.",
     "cancelled": "Which requests were cancelled so far.",
     "fail": "Answers with a JSON-RPC error.",
@@ -284,6 +285,9 @@ class Server:
     def tool_raw_result(self, message: Json, arguments: Json) -> None:
         body = arguments["text"].encode("latin-1")
         self.put(b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (message["id"], body))
+
+    def tool_raw_error(self, message: Json, arguments: Json) -> None:
+        self.finish(message, {"error": json.loads(arguments["text"])})
 
     def tool_crash(self, message: Json, arguments: Json) -> None:
         print("about to crash", file=sys.stderr, flush=True)  # noqa: T201 - stderr is what is tested
