@@ -15,7 +15,6 @@ import msgspec
 
 from benchmarks.measurement import percentile
 
-
 _VERSION = "2026-07-28"
 _KEYS = "io.modelcontextprotocol/"
 META = {

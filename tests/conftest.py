@@ -34,12 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_load(item: pytest.Function) -> bool:
-    """All recorded material, any input, chance after the first throw; the documentation's pages and the gates."""
+    """All recorded material, any input, chance after the first throw; the documentation's pages, the gates, and what
+    happens to processes of their own."""
     if "shared_data" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False):
         return True
     if hasattr(item, "callspec") and item.callspec.params.get("seed", 0):
         return True
-    return item.path.parent.name in {"docs", "gates"}
+    return item.path.parent.name in {"docs", "faults", "gates", "security"}
 
 
 def pytest_xdist_auto_num_workers() -> int:

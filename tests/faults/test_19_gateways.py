@@ -1,5 +1,5 @@
-"""Several gateways on one store: one of three is killed under load, and nobody notices but whoever it was answering; the
-database is stopped for a while, and nothing that was completed is lost."""
+"""Several gateways on one store: one of three is killed under load, and nobody notices but whoever it was answering;
+the database is stopped for a while, and nothing that was completed is lost."""
 
 import itertools
 import json
@@ -123,13 +123,13 @@ def test_the_database_is_stopped_for_a_while(tmp_path: Path) -> None:
             codes: set[str] = set()
             while time.monotonic() - stopped < seconds:
                 began = time.monotonic()
-                answer = gateways[0].post("list", path=["Servers"])
+                answer = gateways[0].post("list", path=[])
                 slowest = max(slowest, time.monotonic() - began)
                 codes.add(answer.get("error", {}).get("code", "answered"))
             served = sum(len(one.done) for one in people) - calls
             server.start()
             back = time.monotonic()
-            until(lambda: "error" not in gateways[0].post("list", path=["Servers"]), "it does not recover", 60)
+            until(lambda: "error" not in gateways[0].post("list", path=[]), "it does not recover", 60)
             recovered = time.monotonic() - back
             again = sum(len(one.done) for one in people)
             until(lambda: sum(len(one.done) for one in people) > again + 20, "calls do not recover", 60)
@@ -152,4 +152,6 @@ def test_the_database_is_stopped_for_a_while(tmp_path: Path) -> None:
         records_lost=0,
     )
     assert served > 0
+    assert codes == {"STORE_ERROR"}
+    assert all("STORE_ERROR" in said for _, _, said in failures), failures
     assert slowest < 10

@@ -1,5 +1,5 @@
-"""A gateway that is killed in the middle of a call, again and again: it is ready again at once, leaves no process and no
-half of a result, and whoever was waiting hears of it."""
+"""A gateway that is killed in the middle of a call, again and again: it is ready again at once, leaves no process and
+no half of a result, and whoever was waiting hears of it."""
 
 import os
 import signal

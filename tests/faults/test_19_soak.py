@@ -1,5 +1,5 @@
-"""Hours of mixed load, or as much of them as there is time for: memory, open files and disk stay flat. What is printed is
-how much each grows in an hour, by a line through the samples of the later two thirds."""
+"""Hours of mixed load, or as much of them as there is time for: memory, open files and disk stay flat. What is printed
+is how much each grows in an hour, by a line through the samples of the later two thirds."""
 
 import itertools
 import os
@@ -50,7 +50,7 @@ def large(client: httpx2.Client, number: int) -> None:
 def find(client: httpx2.Client, number: int) -> None:
     assert "results" in post(client, "search_tool_by_category", query=f"give the arguments of call {number % 50} back")
     assert post(client, "expand_tool", tool_id="bad.echo")["tool_id"] == "bad.echo"
-    assert "tools" in post(client, "list", path=["Servers"]) or True
+    assert "error" not in post(client, "list", path=[])
 
 
 def fail(client: httpx2.Client, number: int) -> None:

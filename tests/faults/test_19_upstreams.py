@@ -1,5 +1,5 @@
-"""Servers that hang, die in the middle of an answer, flood, lie and chatter: each call of them fails with a clear error,
-the gateway's memory stays bounded, and a well-behaved server beside them notices nothing."""
+"""Servers that hang, die in the middle of an answer, flood, lie and chatter: each call of them fails with a clear
+error, the gateway's memory stays bounded, and a well-behaved server beside them notices nothing."""
 
 import asyncio
 import threading

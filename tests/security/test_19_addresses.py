@@ -123,7 +123,7 @@ async def test_a_configuration_cannot_name_where_a_machines_credentials_are(tmp_
     document.write_text(json.dumps({"openapi": "3.1.0", "servers": [{"url": f"http://{host}/"}], "paths": paths}))
     with witnessed() as found:
         async with asyncio.timeout(20):
-            with pytest.raises(ToolfoldError, match="credentials|no http"):
+            with pytest.raises(ToolfoldError, match=r"credentials|no http"):
                 await connect(HttpTarget(f"http://{host}/mcp"))
             for spec in (
                 ServerSpec(name="a", transport="openapi", document=f"http://{host}/openapi.json", start_timeout_s=2),
@@ -146,11 +146,15 @@ async def test_sign_in_metadata_leads_to_no_inner_address(vault: Vault, host: st
         with witnessed() as found:
             async with asyncio.timeout(20):
                 with pytest.raises(ToolfoldError):
-                    sign_in = await prepare(server.spec, vault, fetcher=Fetcher(server.spec.url, seconds=2.0))
-                    login = await sign_in.code_login("http://127.0.0.1:1/callback")
-                    await login.finish({"state": login.state, "code": "a code"})
+                    await sign_in(server, vault)
     assert outside(found) == []
     assert await vault.list() == ()
+
+
+async def sign_in(server: Pages, vault: Vault) -> None:
+    prepared = await prepare(server.spec, vault, fetcher=Fetcher(server.spec.url, seconds=2.0))
+    login = await prepared.code_login("http://127.0.0.1:1/callback")
+    await login.finish({"state": login.state, "code": "a code"})
 
 
 def lead_astray(server: Pages, field: str, address: str) -> None:

@@ -1,5 +1,6 @@
-"""Texts that try to take a model over, those of AgentDojo: in a description they are flagged, for an extracting model they
-stand between marks that they cannot know, and wherever they go as a value they change no header, path or policy."""
+"""Texts that try to take a model over, those of AgentDojo: in a description they are flagged, for an extracting model
+they stand between marks that they cannot know, and wherever they go as a value they change no header, path or
+policy."""
 
 import ast
 import asyncio
@@ -20,7 +21,7 @@ CANNOT_BE_READ = "AgentDojo's texts are not here: pip install --no-deps agentdoj
 
 
 def constants(file: Path, name: str) -> list[str]:
-    """The texts that a class of a module gives a name, without importing it: it would load the clients of five vendors."""
+    """The texts that classes of a module give a name. It is not imported: that would load the clients of five vendors."""
     found = []
     for part in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(part, ast.Assign) and getattr(part.targets[0], "id", "") == name:
@@ -142,12 +143,13 @@ def send_all(home: Home, texts: list[str]) -> int:
     with home.serve() as gateway:
         gateway.wait_for("good.echo", key)
         gateway.wait_for("shop.lines", key, name="first")
-        before = gateway.post("list", key, path=["Servers"])
+        before = gateway.post("list", key, path=[])
+        assert "error" not in before
         for text in texts:
             for extra in ({}, {"text": text}, {"X-Api-Version": text}):
                 gateway.call("shop.lines", key, name=text, **extra)
             echoed = gateway.call("good.echo", key, text=text)
             assert echoed["structuredContent"] == {"text": text}  # as data, and as it was
             assert gateway.call("good.environment", key)["error"]["code"] == "TOOL_NOT_FOUND"
-        assert gateway.post("list", key, path=["Servers"]) == before
+        assert gateway.post("list", key, path=[]) == before
     return len(texts)

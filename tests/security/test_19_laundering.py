@@ -1,5 +1,6 @@
-"""A thousand clients of all kinds at once on one gateway and the same servers: what one may do, or said that it can do, is
-never another's. Each asks for what it may have, for what it may not, and for a question that only some can answer."""
+"""A thousand clients of all kinds at once on one gateway and the same servers: what one may do, or said that it can do,
+is never another's. Each asks for what it may have, for what it may not, and for a question that only some can
+answer."""
 
 import asyncio
 import ssl

@@ -1,5 +1,5 @@
-"""Eight ways of changing a tool that was accepted, and a few more: with `hold_changed` each is noticed and held back, also
-where it stands pinned beside the operations, until somebody accepts it."""
+"""Eight ways of changing a tool that was accepted, and a few more: with `hold_changed` each is noticed and held back,
+also where it stands pinned beside the operations, until somebody accepts it."""
 
 import json
 from collections.abc import Callable

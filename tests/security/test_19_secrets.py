@@ -1,5 +1,5 @@
-"""Secrets of the configuration in what servers send back: results (where asked for), errors, logs and the audit log show
-none of them, in no spelling; and no file that a gateway leaves holds one."""
+"""Secrets of the configuration in what servers send back: results (where asked for), errors, logs and the audit log
+show none of them, in no spelling; and no file that a gateway leaves holds one."""
 
 import base64
 import json
@@ -37,8 +37,8 @@ def test_no_spelling_of_a_secret_comes_out(tmp_path: Path, monkeypatch: pytest.M
             error = json.dumps({"code": -32000, "message": f"cannot use {value}", "data": {"key": value}})
             refused = gateway.call("bad.raw_error", text=error)
             shown.append((f"error, {name}", json.dumps(refused, ensure_ascii=False)))
-    for command in (("servers", "--json"), ("audit", "--json"), ("logs",)):
-        shown.append((command[0], home.run(*command).stdout))
+    commands = (("servers", "--json"), ("audit", "--json"), ("logs",))
+    shown += [(command[0], home.run(*command).stdout) for command in commands]
     shown.append(("log", "".join(gateway.said)))
     leaks = [(where, name) for where, text in shown for name, value in SPELLINGS.items() if value in text]
     assert leaks == []

@@ -39,8 +39,10 @@ MAX_LIMIT = 50
 _NAMESPACE, _GENERATION = "search", "generation"
 _MAX_HITS = 200
 _SYNC_BATCH = 500
-# How long searches wait for a sync since it began, where an index is there: about a hundred tools.
+# How long searches wait for a sync since it began, where an index is there: some two hundred new tools.
 _PATIENCE_S = 1.0
+# Of so few tools everything is waited for: it takes no longer.
+_FEW_TO_SYNC = 200
 _MAX_SUGGESTIONS = 3
 _MAX_HINTS = 5
 # Of so few tools the nearest are shown even where none fits: a wrong "nothing" costs more than a look at five lines.
@@ -146,6 +148,8 @@ class SearchService:
         self._sync_lock = asyncio.Lock()
         self._sync_task: asyncio.Task[int] | None = None
         self._sync_started = 0.0
+        # Whether it was ever brought up to date: before that an answer would be none.
+        self._answers = False
         self._open_lock = asyncio.Lock()
 
     async def warm(self) -> None:
@@ -190,7 +194,7 @@ class SearchService:
         async with self._sync_lock, self._catalogue.snapshot() as snapshot:
             index = await self._open()
             if self._generation == snapshot.generation or await self._matches(index, snapshot):
-                self._generation = snapshot.generation
+                self._generation, self._answers = snapshot.generation, True
                 return 0
             tools = [tool async for batch in tool_batches(snapshot) for tool in batch]
             state, requests = await self._state(snapshot), await self._enrichment.requests()
@@ -205,22 +209,37 @@ class SearchService:
                 part = many[start : start + _SYNC_BATCH]
                 embedded += (await asyncio.to_thread(index.update, part, requests=requests)).embedded
             embedded += (await asyncio.to_thread(index.sync, tools, requests=requests)).embedded
-            self._generation = snapshot.generation
+            self._generation, self._answers = snapshot.generation, True
             await self._store.put(_NAMESPACE, self._state_key, state)
             if embedded:
                 self._events.emit("search.synced", embedded=embedded, tools=len(tools))
             return embedded
 
     async def _keep_up(self) -> None:
-        """What a search waits for: all of a sync of few tools. While many are taken in, those of before answer."""
-        if self._sync_task is None:
-            self._sync_started = time.monotonic()
-            self._sync_task = task = asyncio.get_running_loop().create_task(self.sync())
-            task.add_done_callback(self._synced)
-        running = self._sync_task
-        patience = None if self._generation is None else max(0.0, self._sync_started + _PATIENCE_S - time.monotonic())
-        if (await asyncio.wait([running], timeout=patience))[0]:
-            running.result()
+        """What a search waits for: a sync, however long it takes where there are few tools or no index yet. Else those
+        of before answer while many are taken in."""
+        latest = time.monotonic() + _PATIENCE_S
+        while not await self._is_synced():
+            if self._sync_task is None:
+                self._sync_started = time.monotonic()
+                self._sync_task = asyncio.get_running_loop().create_task(self.sync())
+                self._sync_task.add_done_callback(self._synced)
+            running = self._sync_task
+            left = min(latest, self._sync_started + _PATIENCE_S) - time.monotonic()
+            if not (await asyncio.wait([running], timeout=max(0.0, left)))[0]:
+                return
+            running.result()  # it may have begun before the last change: then there is another
+
+    async def _is_synced(self) -> bool:
+        """Whether the index is that of the catalogue; where all searches wait for that, it is afterwards."""
+        async with self._catalogue.snapshot() as snapshot:
+            if self._generation is not None and self._generation == snapshot.generation:
+                return True
+            generations = await snapshot.generations()
+        if self._answers and generations and generations[-1].tools > _FEW_TO_SYNC:
+            return False
+        await self.sync()
+        return True
 
     def _synced(self, task: "asyncio.Task[int]") -> None:
         self._sync_task = None
