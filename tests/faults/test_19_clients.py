@@ -29,13 +29,15 @@ def test_a_thousand_clients_each_get_their_own_answers(tmp_path: Path) -> None:
     try:
         with home.serve("--profile", "direct") as gateway:
             gateway.wait_for("good.echo", text="x")
-            before, files = gateway.memory_mb(), gateway.open_files()
+            before, files, busy = gateway.memory_mb(), gateway.open_files(), gateway.cpu_s()
             command = [sys.executable, "-m", "benchmarks.http_clients", str(gateway.port), str(CLIENTS), str(SECONDS)]
             subprocess.run([*command, "good.echo", str(out), "good_echo"], cwd=ROOT, check=True, timeout=SECONDS + 100)
+            spent = gateway.cpu_s() - busy
             grown, more_files = gateway.memory_mb() - before, gateway.open_files() - files
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     found = json.loads(out.read_bytes())
+    found["cpu_ms_a_call"] = round(spent * 1000 / max(1, found["answers"]), 2)
     figure(
         "clients at once", clients=CLIENTS, seconds=SECONDS, grown_mb=round(grown, 1), more_files=more_files, **found
     )

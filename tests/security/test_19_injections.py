@@ -21,7 +21,7 @@ CANNOT_BE_READ = "AgentDojo's texts are not here: pip install --no-deps agentdoj
 
 
 def constants(file: Path, name: str) -> list[str]:
-    """The texts that classes of a module give a name. It is not imported: that would load the clients of five vendors."""
+    """The texts that classes of a module give a name. Not imported: it would load the clients of five vendors."""
     found = []
     for part in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(part, ast.Assign) and getattr(part.targets[0], "id", "") == name:
