@@ -194,7 +194,7 @@ class SearchService:
         async with self._sync_lock, self._catalogue.snapshot() as snapshot:
             index = await self._open()
             if self._generation == snapshot.generation or await self._matches(index, snapshot):
-                self._generation, self._answers = snapshot.generation, True
+                self._generation = snapshot.generation
                 return 0
             tools = [tool async for batch in tool_batches(snapshot) for tool in batch]
             state, requests = await self._state(snapshot), await self._enrichment.requests()
@@ -209,7 +209,7 @@ class SearchService:
                 part = many[start : start + _SYNC_BATCH]
                 embedded += (await asyncio.to_thread(index.update, part, requests=requests)).embedded
             embedded += (await asyncio.to_thread(index.sync, tools, requests=requests)).embedded
-            self._generation, self._answers = snapshot.generation, True
+            self._generation = snapshot.generation
             await self._store.put(_NAMESPACE, self._state_key, state)
             if embedded:
                 self._events.emit("search.synced", embedded=embedded, tools=len(tools))
@@ -234,11 +234,13 @@ class SearchService:
         """Whether the index is that of the catalogue; where all searches wait for that, it is afterwards."""
         async with self._catalogue.snapshot() as snapshot:
             if self._generation is not None and self._generation == snapshot.generation:
+                self._answers = True
                 return True
             generations = await snapshot.generations()
         if self._answers and generations and generations[-1].tools > _FEW_TO_SYNC:
             return False
         await self.sync()
+        self._answers = True
         return True
 
     def _synced(self, task: "asyncio.Task[int]") -> None:
