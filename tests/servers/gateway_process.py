@@ -24,7 +24,7 @@ import httpx2
 
 SERVERS = Path(__file__).parent
 LONG = os.environ.get("TOOLFOLD_FAULTS") == "long"
-WAIT_S = 30.0
+WAIT_S = 60.0
 # Loading certificates takes longer than a call, and nothing here is encrypted.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
