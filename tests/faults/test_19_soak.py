@@ -19,7 +19,7 @@ SECONDS = int(os.environ.get("TOOLFOLD_SOAK_S") or scaled(15, 3600))
 TABLES = """
 [limits]
 tool_response_max_bytes = 2048
-call_timeout_s = 5
+call_timeout_s = 50
 
 [outputs]
 directory = "{outputs}"

@@ -71,6 +71,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--tool-bytes", type=int, default=0, metavar="N", help="length of their descriptions")
     add("--replay", metavar="FILE", help="serve a recorded server: a JSON file with `initialize` and `tools`")
     add("--start-delay", type=float, default=0, metavar="S", help="sleep before reading anything")
+    add("--start-when", metavar="FILE", help="read nothing before there is this file")
     add("--answer-delay", type=float, default=0, metavar="S", help="answer each request so much later")
     add("--pages", type=int, default=1, metavar="N", help="give the tools in N pages")
     add("--pages-loop", action="store_true", help="the cursor never advances")
@@ -407,6 +408,8 @@ def main() -> None:
     if faults.grandchild:
         grandchild()
     time.sleep(faults.start_delay)
+    while faults.start_when and not os.path.exists(faults.start_when):  # noqa: PTH110 - pathlib costs start-up time
+        time.sleep(0.02)
     Server(faults).run()
 
 
