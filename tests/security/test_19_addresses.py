@@ -65,7 +65,8 @@ sys.addaudithook(_hook)  # it cannot be taken out again, so it is one for all te
 def witnessed() -> Iterator[list[tuple[Any, ...]]]:
     """Every address that a socket of this process is connected to meanwhile."""
     global _connected  # noqa: PLW0603 - an audit hook cannot be removed
-    _connected = found = []
+    found: list[tuple[Any, ...]] = []
+    _connected = found
     try:
         yield found
     finally:

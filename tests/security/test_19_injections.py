@@ -146,7 +146,8 @@ def send_all(home: Home, texts: list[str]) -> int:
         before = gateway.post("list", key, path=[])
         assert "error" not in before
         for text in texts:
-            for extra in ({}, {"text": text}, {"X-Api-Version": text}):
+            extras: tuple[dict[str, Any], ...] = ({}, {"text": text}, {"X-Api-Version": text})
+            for extra in extras:
                 gateway.call("shop.lines", key, name=text, **extra)
             echoed = gateway.call("good.echo", key, text=text)
             assert echoed["structuredContent"] == {"text": text}  # as data, and as it was

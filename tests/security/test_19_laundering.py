@@ -40,7 +40,7 @@ class One:
             body = {"tool_id": f"bad.{tool}", "args": args}
             return (await self._client.post("/v1/call_tool", json=body, headers=self._headers)).json()
         name = f"bad_{tool}"
-        abilities = {"elicitation": {"form": {}}} if self.can_answer else {}
+        abilities: dict[str, Any] = {"elicitation": {"form": {}}} if self.can_answer else {}
         meta = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": abilities}
         params = {"name": name, "arguments": args, "_meta": meta}
         message = {"jsonrpc": "2.0", "id": self.mark, "method": "tools/call", "params": params}
