@@ -22,6 +22,7 @@ BENCHES = {
     "scale": "search and store at 1,000 to 100,000 tools on both engines, beside full text and pgvector",
     "calls": "a call through the gateway beside a direct one and FastMCP's proxy",
     "load": "a thousand HTTP clients at once, beside a bare service",
+    "faults": "kills, full disks, clock steps, hostile servers and clients at full count: each test's figure",
     "fuzz": "odd and far too long arguments to every operation, each answer timed, beside a bare echo",
     "scripts": "starting scripts, calls inside them, wrappers, beside peers",
     "live": "looking into a live session, and starting one, beside an IPython kernel",

@@ -1,4 +1,5 @@
 """Many HTTP clients in one process, each on a connection of its own that stays open: sends, waits, compares, repeats.
+With the name that the tool has over MCP, every second one speaks that.
 
 Written on bare protocols, since a comfortable client would cost more than the server that is measured. Above:
 `load.py`, which runs it as a process of its own.
@@ -14,17 +15,29 @@ import msgspec
 
 from benchmarks.measurement import percentile
 
+_VERSION = "2026-07-28"
+_KEYS = "io.modelcontextprotocol/"
+META = {
+    _KEYS + "protocolVersion": _VERSION,
+    _KEYS + "clientInfo": {"name": "crowd", "version": "1"},
+    _KEYS + "clientCapabilities": {},
+}
+HEADERS = (
+    f"accept: application/json, text/event-stream\r\nmcp-protocol-version: {_VERSION}\r\n"
+    "mcp-method: tools/call\r\nmcp-name: {}\r\n"
+)
+
 
 class Client(asyncio.Protocol):
     """One connection. `body` makes the request of a number; the answer must hold the number's own mark."""
 
-    def __init__(self, number: int, path: str, tool_id: str, until: float) -> None:
+    def __init__(self, number: int, tool_id: str, until: float, *, mcp: bool = False) -> None:
         self.number = number
+        self._mcp = mcp
         self.times: list[float] = []
         self.errors: list[str] = []
         self.wrong = 0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._path = path
         self._tool_id = tool_id
         self._until = until
         self._count = 0
@@ -42,13 +55,21 @@ class Client(asyncio.Protocol):
             return
         self._count += 1
         self._mark = f"client-{self.number}-call-{self._count}-end"
-        body = msgspec.json.encode({"tool_id": self._tool_id, "args": {"text": self._mark}})
+        body, path, more = self._request()
         head = (
-            f"POST {self._path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n{more}"
             f"content-length: {len(body)}\r\n\r\n"
         )
         self._sent = time.perf_counter()
         self._transport.write(head.encode() + body)
+
+    def _request(self) -> tuple[bytes, str, str]:
+        """A call of the tool with this call's mark: body, address, further headers."""
+        if not self._mcp:
+            return msgspec.json.encode({"tool_id": self._tool_id, "args": {"text": self._mark}}), "/v1/call_tool", ""
+        params = {"name": self._tool_id, "arguments": {"text": self._mark}, "_meta": META}
+        message = {"jsonrpc": "2.0", "id": self._count, "method": "tools/call", "params": params}
+        return msgspec.json.encode(message), "/mcp", HEADERS.format(self._tool_id)
 
     def data_received(self, data: bytes) -> None:
         self._seen += data
@@ -65,6 +86,7 @@ class Client(asyncio.Protocol):
         if not head.startswith(b"http/1.1 200"):
             self.errors.append(body[:200].decode(errors="replace"))
         elif self._mark.encode() not in body:
+            (self.errors.append(body[:200].decode(errors="replace")) if b'"error"' in body else None)
             self.wrong += 1
         self._ask()
 
@@ -80,12 +102,13 @@ class Client(asyncio.Protocol):
             self._transport.close()
 
 
-async def load(port: int, clients: int, seconds: float, tool_id: str) -> dict[str, Any]:
+async def load(port: int, clients: int, seconds: float, tool_id: str, mcp_name: str = "") -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     started = time.perf_counter()
     opened: list[Client] = []
     for number in range(clients):
-        made = Client(number, "/v1/call_tool", tool_id, started + seconds)
+        mcp = bool(mcp_name) and number % 2 == 1
+        made = Client(number, mcp_name if mcp else tool_id, started + seconds, mcp=mcp)
         await loop.create_connection(lambda made=made: made, "127.0.0.1", port)  # type: ignore[misc]  # bound now
         opened.append(made)
     await asyncio.gather(*(one.done for one in opened))
@@ -94,6 +117,7 @@ async def load(port: int, clients: int, seconds: float, tool_id: str) -> dict[st
     errors = [error for one in opened for error in one.errors]
     return {
         "answers": len(times),
+        "answered_clients": sum(bool(one.times) for one in opened),
         "errors": len(errors),
         "first_error": errors[0] if errors else "",
         "wrong_answers": sum(one.wrong for one in opened),
@@ -106,6 +130,6 @@ async def load(port: int, clients: int, seconds: float, tool_id: str) -> dict[st
 if __name__ == "__main__":
     import uvloop
 
-    port, clients, seconds, tool_id, out = sys.argv[1:6]
-    found = uvloop.run(load(int(port), int(clients), float(seconds), tool_id))
+    port, clients, seconds, tool_id, out, *rest = sys.argv[1:7]
+    found = uvloop.run(load(int(port), int(clients), float(seconds), tool_id, *rest))
     Path(out).write_bytes(msgspec.json.encode(found))

@@ -35,12 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_load(item: pytest.Function) -> bool:
-    """All recorded material, any input, chance after the first throw; the documentation's pages and the gates."""
+    """All recorded material, any input, chance after the first throw; the documentation's pages, the gates, and what
+    happens to processes of their own."""
     if "shared_data" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False):
         return True
     if hasattr(item, "callspec") and item.callspec.params.get("seed", 0):
         return True
-    return item.path.parent.name in {"docs", "gates"}
+    return item.path.parent.name in {"docs", "faults", "gates", "security"}
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -161,3 +162,11 @@ def real_model() -> Iterator[str]:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+@pytest.fixture
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused here must not go to a proxy of this machine instead."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)

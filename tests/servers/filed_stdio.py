@@ -1,9 +1,10 @@
-"""A server over stdio whose tools stand in a file that it reads for every list; it says nothing when they change.
+"""A server over stdio whose tools stand in a file that it reads for every list; it says nothing by itself when they
+change.
 
-With a number after the file's name it lists that many at a time, ordered by name, and a cursor is the last name.
-With `by-capability` there, it lists a tool that `needs` something only to a client that declared it.
-A call of `die` ends it, one of `sleep` takes half a second; every other call, of a tool that it lists or not, is
-answered with "done".
+With a number after the file's name it lists that many at a time, ordered by name, and a cursor is the last name. With
+`by-capability` there, it lists a tool that `needs` something only to a client that declared it. A call of `die` ends
+it, one of `sleep` takes half a second, one of `changed` says that the list is another one; every other call, of a
+tool that it lists or not, is answered with "done".
 """
 
 import json
@@ -49,6 +50,8 @@ def answer(method: str, params: dict[str, object]) -> str | None:
             sys.exit(1)
         if params["name"] == "sleep":
             time.sleep(0.5)
+        if params["name"] == "changed":
+            sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
         return '{"content": [{"type": "text", "text": "done"}]}'
     return None
 

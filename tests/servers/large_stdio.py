@@ -17,6 +17,11 @@ TOOLS = [
         },
     },
     {
+        "name": "noise",
+        "description": "Writes so much beside the protocol, then answers.",
+        "inputSchema": {"type": "object", "properties": {"megabytes": {"type": "number"}}, "required": ["megabytes"]},
+    },
+    {
         "name": "give",
         "description": "Returns the result that stands in a file.",
         "inputSchema": {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]},
@@ -64,6 +69,14 @@ def call(identifier: object, name: str, arguments: dict[str, Any]) -> None:
         with open(arguments["file"], "rb") as file:  # noqa: PTH123 - a script of its own
             sys.stdout.buffer.write(head + file.read() + b"}\n")
         sys.stdout.flush()
+    elif name == "noise":
+        # Beside the protocol: one line that is no message, never ended, and much on standard error.
+        block = "x" * 1_000_000
+        for _ in range(int(arguments["megabytes"] // 2)):
+            sys.stdout.write(block)
+            sys.stderr.write(block)
+        sys.stdout.write("\n")
+        answer(identifier, {"content": [{"type": "text", "text": "done"}]})
     elif name == "length":
         text = arguments["text"]
         said = {"kind": type(text).__name__, "length": len(text) if isinstance(text, (str, list, dict)) else text}

@@ -45,7 +45,7 @@ NOISE = (
 
 OWN_TOOLS = {
     "echo": "Gives its arguments back.",
-    "sleep": "Answers after `seconds`.",
+    "sleep": "Answers after `seconds`; a file `mark` says that it began.",
     "big": "Answers with a text of `bytes`.",
     "progress": "Tells `steps` steps of progress, then answers.",
     "ask": "Asks the user for a name `times` times, then greets.",
@@ -54,6 +54,7 @@ OWN_TOOLS = {
     "change": "Adds a tool, and says that the list changed.",
     "raw_answer": "Writes `text` (latin-1) to stdout in place of an answer.",
     "raw_result": "Writes `text` (latin-1) as the result of the answer.",
+    "raw_error": "Answers with the error that `text` holds.",
     "crash": "Ends the process with exit code 3.",
     "cancelled": "Which requests were cancelled so far.",
     "fail": "Answers with a JSON-RPC error.",
@@ -70,6 +71,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--tool-bytes", type=int, default=0, metavar="N", help="length of their descriptions")
     add("--replay", metavar="FILE", help="serve a recorded server: a JSON file with `initialize` and `tools`")
     add("--start-delay", type=float, default=0, metavar="S", help="sleep before reading anything")
+    add("--start-when", metavar="FILE", help="read nothing before there is this file")
     add("--answer-delay", type=float, default=0, metavar="S", help="answer each request so much later")
     add("--pages", type=int, default=1, metavar="N", help="give the tools in N pages")
     add("--pages-loop", action="store_true", help="the cursor never advances")
@@ -98,6 +100,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--die-on", metavar="METHOD", help="end when METHOD arrives")
     add("--die-on-probe", action="store_true", help="end when the first message is not `initialize`")
     add("--close-mid", metavar="METHOD", help="end in the middle of the answer to METHOD")
+    add("--changes", type=int, default=0, metavar="N", help="say N times a second that the list changed")
     add("--stubborn", action="store_true", help="ignore the end of stdin and SIGTERM")
     add("--grandchild", action="store_true", help="start a process in a session of its own at once")
     return parser.parse_args(arguments)
@@ -120,6 +123,8 @@ class Server:
 
     def run(self) -> None:
         pending = b""
+        if self.faults.changes:
+            self.say_changed()
         while True:
             wait = max(0.0, min(at for at, _ in self.timers) - time.monotonic()) if self.timers else None
             if select.select([0], [], [], wait)[0]:
@@ -135,6 +140,13 @@ class Server:
                 action()
         while self.faults.stubborn:
             time.sleep(60)
+
+    def say_changed(self) -> None:
+        """Every hundredth of a second or so, with another list each time."""
+        if self.answers:
+            self.faults.tools = 1 + self.faults.tools % 7
+            self.notify("notifications/tools/list_changed", {})
+        self.timers.append((time.monotonic() + 1 / self.faults.changes, self.say_changed))
 
     def read(self, line: bytes) -> None:
         if not line.strip():
@@ -231,6 +243,9 @@ class Server:
         return found
 
     def tool_sleep(self, message: Json, arguments: Json) -> None:
+        if mark := arguments.get("mark"):
+            os.close(os.open(mark, os.O_CREAT | os.O_WRONLY))
+
         def done() -> None:
             if message["id"] not in self.cancelled:
                 self.answer(message, text("awake"))
@@ -271,6 +286,9 @@ class Server:
     def tool_raw_result(self, message: Json, arguments: Json) -> None:
         body = arguments["text"].encode("latin-1")
         self.put(b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (message["id"], body))
+
+    def tool_raw_error(self, message: Json, arguments: Json) -> None:
+        self.finish(message, {"error": json.loads(arguments["text"])})
 
     def tool_crash(self, message: Json, arguments: Json) -> None:
         print("about to crash", file=sys.stderr, flush=True)  # noqa: T201 - stderr is what is tested
@@ -390,6 +408,8 @@ def main() -> None:
     if faults.grandchild:
         grandchild()
     time.sleep(faults.start_delay)
+    while faults.start_when and not os.path.exists(faults.start_when):  # noqa: PTH110 - pathlib costs start-up time
+        time.sleep(0.02)
     Server(faults).run()
 
 

@@ -237,6 +237,8 @@ class AuditLog:
         self._prefix = secrets.token_hex(4)
         self._count = 0
         self._pending: list[_Pending] = []
+        # What the store did not take: a full disk, or a database that is down, is tried again.
+        self._unwritten: list[AuditRow] = []
         self._lessons: list[tuple[str, str, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -348,14 +350,16 @@ class AuditLog:
 
     def record_refused_key(self, address: str, message: str) -> None:
         """Records a request without a known key. Anybody can send those: of one address, one a minute, with a count."""
-        now = time.time()
-        at, more = self._refused.get(address, (0.0, 0))
+        now = time.monotonic()
+        at, more = self._refused.get(address, (-_REFUSED_S, 0))
         if not self._settings.enabled or now < at + _REFUSED_S:
             self._refused[address] = (at, more + 1)
             return
         self._refused.renew(address, (now, 0))
         said = f"{message} ({more} times more since)" if more else message
-        step = Step(id=self._next_id(), step=REFUSED, at=now, caller="", query=address, code=_NO_KEY, message=said)
+        step = Step(
+            id=self._next_id(), step=REFUSED, at=time.time(), caller="", query=address, code=_NO_KEY, message=said
+        )
         self._add(_PendingStep(step))
 
     def _session(self, caller: Caller) -> _SessionSelections:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     import httpx2
 
+__all__ = ["Fetcher"]
+
 _T = TypeVar("_T")
 _Resolve = Callable[[str, int], Awaitable[list[str]]]
 

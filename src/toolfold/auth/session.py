@@ -56,7 +56,7 @@ class OAuthSession:
         self._suspect = ""
 
     async def headers(self) -> Mapping[str, str]:
-        now = time.time()
+        now = time.monotonic()  # a clock that is set back must not keep what changed unseen
         if now >= self._look_at:
             await self._look(now)
         credential = self._credential
@@ -73,7 +73,7 @@ class OAuthSession:
     async def challenged(self, status: int, challenge: str, sent: Mapping[str, str]) -> bool:
         found = parse_challenge(challenge)
         token = sent.get("Authorization", "").removeprefix("Bearer ")
-        await self._look(time.time())
+        await self._look(time.monotonic())
         credential = self._credential
         if self._headers and self._headers != dict(sent):
             return True  # it was renewed meanwhile, or somebody signed in
@@ -132,13 +132,13 @@ class OAuthSession:
     def _renewed(self, task: "asyncio.Task[None]") -> None:
         self._renewal = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._retry_at = time.time() + _RETRY_S
+            self._retry_at = time.monotonic() + _RETRY_S
             works = self._credential is not None and not self._credential.expired  # else a call says it
             log.log(logging.WARNING if works and self._problem is None else logging.DEBUG, "%s", error)
             self._problem = error if isinstance(error, UpstreamError) else None
 
     async def _renew(self, token: str, challenge: Challenge | None = None) -> None:
-        if self._problem is not None and time.time() < self._retry_at:
+        if self._problem is not None and time.monotonic() < self._retry_at:
             raise self._problem.with_traceback(None)  # it would grow with each call
         # Shielded: one caller that is cancelled must not cancel what the others wait for.
         await asyncio.shield(self._start(token, challenge))

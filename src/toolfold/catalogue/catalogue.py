@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, state_of, sum_of_tools
 from toolfold.containers import BoundedDict
-from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
+from toolfold.errors import CatalogueError, NotBuilt, StoreError, ToolNotFound, UnknownPath
 from toolfold.storage.base import (
     MAX_GENERATIONS,
     Generation,
@@ -140,6 +140,8 @@ _MAX_NAME_CHARS = 100
 _CACHED_TOOLS = 512
 # How long a tool is served from the cache. Our own commits clear it at once; another process's count after this time.
 _CACHE_S = 1.0
+# And for how long where the store cannot be read.
+_OUTAGE_S = 600.0
 
 Filter = Callable[[Snapshot], Awaitable[Snapshot]]
 
@@ -408,12 +410,18 @@ class Catalogue:
 
     async def _read(self, tool_id: str, now: float) -> Tool:
         commits = self.commits
-        async with self.snapshot() as snapshot:
-            tool = await snapshot.tool(tool_id)
-            if tool is None:
-                raise await _tool_not_found(snapshot, tool_id)
-            if tool.tool_id != tool_id:
-                tool = await _spelled(snapshot, tool_id, tool)
+        try:
+            async with self.snapshot() as snapshot:
+                tool = await snapshot.tool(tool_id)
+                if tool is None:
+                    raise await _tool_not_found(snapshot, tool_id)
+                if tool.tool_id != tool_id:
+                    tool = await _spelled(snapshot, tool_id, tool)
+        except StoreError as error:  # calls go on while the store is down, of what was called before
+            known = self._cache.get(tool_id)
+            if known is None or isinstance(error, NotBuilt) or now - known[0] > _OUTAGE_S:
+                raise
+            return known[1]
         if commits == self.commits:
             self._cache.renew(tool_id, (now, tool))
         return tool

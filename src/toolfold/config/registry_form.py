@@ -9,7 +9,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from toolfold.addresses import host_kind
 from toolfold.config.files import read_text
 from toolfold.config.jsonc import parse_json
 from toolfold.config.servers import clean_name
@@ -81,6 +83,12 @@ def _remotes(remotes: list[_Json], name: str) -> Iterator[_Json]:
     # The older transport last.
     for remote in sorted(remotes, key=lambda item: "sse" in (_text(item, "type"), _text(item, "transportType"))):
         if url := _text(remote, "url"):
+            host = urlsplit(url).hostname or ""
+            if host_kind(host):
+                raise ConfigError(
+                    f"the file names the server's address as {url[:200]}, which is not reachable from the internet",
+                    next_action=f"If that is your own server, say so yourself: toolfold add {name} ADDRESS",
+                )
             headers = dict(_inputs(_dicts(remote, "headers"), name, name))
             yield {
                 "url": _filled(url, _dict(remote.get("variables")), name),

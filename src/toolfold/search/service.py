@@ -1,12 +1,15 @@
 """Search over a catalogue: a request in, tools and categories out, as values that hold what one caller may see.
 
 It joins the catalogue with the search index and ranks; `disclosure.render` turns its pages into what a model reads.
-Before a search the index is brought to the catalogue's generation, which costs next to nothing where nothing changed.
+Before a search the index is brought to the catalogue's generation, which costs next to nothing where nothing changed;
+where much did, the index of before answers while that goes on.
 Searching runs in a thread, and the encoder is loaded with the first request, or before by whoever serves.
 """
 
 import asyncio
+import logging
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,10 +31,16 @@ from toolfold.types import Hit, Node, NodeHit, Path, Tool
 if TYPE_CHECKING:
     from toolfold.search.index import SearchIndex
 
+log = logging.getLogger("toolfold.search")
+
 MAX_LIMIT = 50
 
 _MAX_HITS = 200
 _SYNC_BATCH = 500
+# How long searches wait for a sync since it began, where an index is there: some two hundred new tools.
+_PATIENCE_S = 1.0
+# Of so few tools everything is waited for: it takes no longer.
+_FEW_TO_SYNC = 200
 _MAX_SUGGESTIONS = 3
 _MAX_HINTS = 5
 # Of so few tools the nearest are shown even where none fits: a wrong "nothing" costs more than a look at five lines.
@@ -141,6 +150,10 @@ class SearchService:
         self._news = 0
         self._unsubscribe = events.subscribe(self._look_again, only="store.changed")
         self._sync_lock = asyncio.Lock()
+        self._sync_task: asyncio.Task[int] | None = None
+        self._sync_started = 0.0
+        # Whether it was ever brought up to date: before that an answer would be none.
+        self._answers = False
         self._open_lock = asyncio.Lock()
 
     async def warm(self) -> None:
@@ -153,6 +166,9 @@ class SearchService:
         self._unsubscribe()
         if self._index is not None:
             self._index.stop()
+        if self._sync_task is not None:
+            self._sync_task.cancel()
+            await asyncio.wait([self._sync_task])
 
     def _look_again(self, event: Event) -> None:
         del event
@@ -212,6 +228,40 @@ class SearchService:
             if embedded:
                 self._events.emit("search.synced", embedded=embedded, tools=len(tools))
             return embedded
+
+    async def _keep_up(self) -> None:
+        """What a search waits for: a sync, however long it takes where there are few tools or no index yet. Else those
+        of before answer while many are taken in."""
+        latest = time.monotonic() + _PATIENCE_S
+        while not await self._is_synced():
+            if self._sync_task is None:
+                self._sync_started = time.monotonic()
+                self._sync_task = asyncio.get_running_loop().create_task(self.sync())
+                self._sync_task.add_done_callback(self._synced)
+            running = self._sync_task
+            left = min(latest, self._sync_started + _PATIENCE_S) - time.monotonic()
+            if not (await asyncio.wait([running], timeout=max(0.0, left)))[0]:
+                return
+            running.result()  # it may have begun before the last change: then there is another
+
+    async def _is_synced(self) -> bool:
+        """Whether the index is that of the catalogue; where all searches wait for that, it is afterwards."""
+        async with self._catalogue.snapshot() as snapshot:
+            if self._generation is not None and self._generation == snapshot.generation:
+                self._answers = True
+                return True
+            generations = await snapshot.generations()
+        if self._answers and generations and generations[-1].tools > _FEW_TO_SYNC:
+            return False
+        await self.sync()
+        self._answers = True
+        return True
+
+    def _synced(self, task: "asyncio.Task[int]") -> None:
+        self._sync_task = None
+        # Whoever waits for it is told; if nobody does any more, the next search tries again.
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("the search index is not up to date: %s", error)
 
     async def _is_current(self) -> bool:
         """Whether the index can answer without a sync."""
@@ -301,7 +351,8 @@ class SearchService:
     ) -> list[Hit]:
         """The tools that `view` shows at or below a path, best first, each with its reasons; of the `ids`, if given.
         Without `learned` earlier choices lift none."""
-        await self.sync()
+        # A need of a script is resolved by what is there now: nobody looks at it.
+        await (self._keep_up() if learned else self.sync())
         index = await self._open()
         allowed = await view.allowed()
         return await asyncio.to_thread(
@@ -437,7 +488,7 @@ class SearchService:
     async def _node_hits(
         self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, *, limit: int
     ) -> list[NodeHit]:
-        await self.sync()
+        await self._keep_up()
         index = await self._open()
         summaries = {node.path: node.summary for node in await snapshot.nodes()}
         hits: list[NodeHit] = await asyncio.to_thread(

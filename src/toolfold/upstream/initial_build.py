@@ -14,6 +14,9 @@ from toolfold.upstream.refresh import UpstreamManager
 
 log = logging.getLogger("toolfold.gateway")
 
+# How long the first client of all waits for a server that does not answer, where another one did.
+_FIRST_BUILD_S = 10.0
+
 
 class InitialBuild:
     """Builds where the catalogue is missing, or is not of the servers; else takes in what they list now. It begins with
@@ -58,10 +61,13 @@ class InitialBuild:
                 ready.set()
             # Whoever has no server at all, such as a live session, takes away nobody's.
             if built is None or (self._servers.names and built != self._servers.names):
+                self._servers.patience_s = _FIRST_BUILD_S if built is None else None
                 await self._build()
+                self._servers.tasks.start(self._servers.follow_all(), name="servers that were late")
             else:
                 await self._servers.follow_all()
         except ToolfoldError as error:
             log.warning("the catalogue could not be read: %s", error.message)
         finally:
+            self._servers.patience_s = None
             ready.set()

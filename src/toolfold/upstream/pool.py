@@ -7,7 +7,7 @@ anything. What a server was doing when it died is lost and never repeated. On le
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -267,27 +267,42 @@ class Pool:
         return listing
 
     async def read_all(
-        self, names: Iterable[str] | None, on_server: Callable[[str, Listing | UpstreamError], None] | None = None
+        self,
+        names: Iterable[str] | None,
+        on_server: Callable[[str, Listing | UpstreamError], None] | None = None,
+        patience_s: float | None = None,
     ) -> tuple[list[Listing], dict[str, str]]:
-        """The listings of many servers, and why there is none of the others; `on_server` gets each as it is done."""
+        """The listings of many servers, and why there is none of the others; `on_server` gets each as it is done. Once
+        there is one of them, the others are waited for at most so long; they go on starting."""
         listings: list[Listing] = []
         failures: dict[str, str] = {}
-        async for name, listing in self.listings(names):
-            if isinstance(listing, UpstreamError):
-                failures[name] = listing.message
-            else:
-                listings.append(listing)
-            if on_server is not None:
-                on_server(name, listing)
-        return listings, failures
+        waiting = set(self._enabled() if names is None else names)
+        while waiting:
+            try:
+                async with asyncio.timeout(patience_s), aclosing(self.listings(tuple(waiting))) as results:
+                    async for name, listing in results:
+                        waiting.discard(name)
+                        if isinstance(listing, UpstreamError):
+                            failures[name] = listing.message
+                        else:
+                            listings.append(listing)
+                        if on_server is not None:
+                            on_server(name, listing)
+            except TimeoutError:
+                if listings:
+                    break
+        return listings, failures | dict.fromkeys(waiting, f"it did not answer within {patience_s or 0:g} s")
+
+    def _enabled(self) -> list[str]:
+        return [name for name, supervisor in self._supervisors.items() if supervisor.status != "disabled"]
 
     async def listings(self, names: Iterable[str] | None = None) -> AsyncGenerator[ListingResult, None]:
         """Reads many servers side by side, and yields each as it is done: its listing, or why there is none.
 
         Without `names`, all that are enabled. Leave the loop early only inside `contextlib.aclosing`.
         """
-        enabled = [name for name, supervisor in self._supervisors.items() if supervisor.status != "disabled"]
-        tasks = {asyncio.create_task(self._try_listing(name)) for name in (enabled if names is None else names)}
+        wanted = self._enabled() if names is None else names
+        tasks = {asyncio.create_task(self._try_listing(name)) for name in wanted}
         try:
             for done in asyncio.as_completed(tasks):
                 yield await done

@@ -160,6 +160,8 @@ class UpstreamManager:
         self.tasks = TaskSet(log)
         self._writes = TaskSet(log)
         self._builds = 0
+        # How long a build waits for servers once another one answered; the very first one has somebody waiting for it.
+        self.patience_s: float | None = None
         self._no_build = asyncio.Event()
         self._no_build.set()
 
@@ -488,7 +490,7 @@ class UpstreamManager:
         self._builds += 1
         self._no_build.clear()
         try:
-            listings, failures = await pool.read_all(servers, on_server)
+            listings, failures = await pool.read_all(servers, on_server, self.patience_s)
             for state in filter(lambda state: state.status == "needs sign-in", map(pool.state, failures)):
                 known = {"error": state.error, "next_action": state.next_action}
                 self._events.emit("catalogue.stale", server=state.name, **known)

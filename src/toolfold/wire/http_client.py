@@ -12,6 +12,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from toolfold.addresses import host_kind
 from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, parse_envelope, remote_error
 from toolfold.wire.spill import Spill, SpillPolicy
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
-__all__ = ["AccessRefused", "is_loopback", "quiet_log"]
+__all__ = ["AccessRefused", "is_loopback", "quiet_log", "refuse_metadata_host"]
 
 _MAX_REDIRECTS = 5
 # How often one request is sent again: it may be refused for an old token, and then for too few rights.
@@ -78,6 +79,7 @@ class HttpClient:
             raise _bad_address() from error
         if self.url.scheme not in {"http", "https"} or not self.url.host:
             raise _bad_address()
+        refuse_metadata_host(self.url.host)
         self.origin = f"{self.url.scheme}://{self.url.netloc.decode('ascii', 'replace')}"
         self._client = httpx2.AsyncClient(
             # Loading the certificates costs time and memory: plain http does without.
@@ -240,6 +242,15 @@ class HttpClient:
         return ProtocolViolation(
             f"{self.origin} answered with HTTP status {status}",
             next_action="check that `url` of this server is its MCP endpoint",
+        )
+
+
+def refuse_metadata_host(host: str) -> None:
+    """Raises `ServerUnavailable`. Whoever wrote the address, no server that is meant to be used is there."""
+    if host_kind(host) == "metadata":
+        raise ServerUnavailable(
+            f"{host[:100]} is where a cloud hands out this machine's own credentials: no server is used there",
+            next_action="remove this server from the configuration, and ask whoever wrote it what it is for",
         )
 
 

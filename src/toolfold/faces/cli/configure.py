@@ -12,12 +12,11 @@ from toolfold.config.install_hints import problem_of
 from toolfold.config.registry_form import read_server_json
 from toolfold.config.schema import schema_text
 from toolfold.config.toml_file import TomlFile
-from toolfold.errors import ConfigError
+from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.runner import _user_home, load_settings
 from toolfold.faces.cli.terminal import Output
 
-MAX_DOWNLOAD_BYTES = 1024 * 1024
-DOWNLOAD_S = 30.0
+_BY_HAND = "Check the address, or download the file and name it instead."
 # Where the official registry and those of its form keep single servers.
 REGISTRY_PATH = re.compile(r".*\.json|/v0(\.\d+)?/servers/.+")
 
@@ -122,26 +121,18 @@ def _from_document(source: str, name: str) -> tuple[str, dict[str, Any]]:
 
 
 async def _download(address: str) -> str:
-    import httpx2
+    from toolfold.auth.fetch import Fetcher
 
-    body = bytearray()
     try:
-        async with (
-            asyncio.timeout(DOWNLOAD_S),
-            httpx2.AsyncClient(follow_redirects=True) as client,
-            client.stream("GET", address) as response,
-        ):
-            response.raise_for_status()
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > MAX_DOWNLOAD_BYTES:
-                    raise ConfigError(f"{address} is over {MAX_DOWNLOAD_BYTES:,} bytes; a server.json is small")
-        return body.decode("utf-8-sig")
-    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeDecodeError, TimeoutError) as error:
-        raise ConfigError(
-            f"{address} cannot be read: {type(error).__name__} {error}".strip(),
-            next_action="Check the address, or download the file and name it instead.",
-        ) from None
+        answer = await Fetcher(address).get(address)
+    except UpstreamError as error:
+        raise ConfigError(f"{address} cannot be read: {error.message}", next_action=_BY_HAND) from None
+    if not answer.ok:
+        raise ConfigError(f"{address} cannot be read: HTTP status {answer.status}", next_action=_BY_HAND)
+    try:
+        return answer.body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{address} cannot be read: {error}", next_action=_BY_HAND) from None
 
 
 def _pair(text: str, sign: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ The only place that knows SQLite's error codes. A connection is used by one thre
 """
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -148,6 +149,16 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise StoreDamaged(f"a row of the store {path} cannot be read: {error}", next_action=_REBUILD) from error
 
 
+_UNREADABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < 1 << 16
+    except OSError:
+        return False
+
+
 def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
     # The low byte is the primary code; the rest only refines it.
     primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -158,7 +169,8 @@ def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
         )
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreDamaged(f"the store {path} is not a readable SQLite file: {error}", next_action=_REBUILD)
-    if primary == sqlite3.SQLITE_FULL:
+    # Where the files beside the store cannot be made for want of room, SQLite says that it cannot be opened.
+    if primary == sqlite3.SQLITE_FULL or (primary in _UNREADABLE and _is_full(path.parent)):
         return StoreFull(
             f"there is no room to write the store {path}",
             next_action="free some space on that disk and try again; the last complete catalogue is still there",
@@ -168,7 +180,7 @@ def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
             f"the store {path} may only be read",
             next_action="make the file and its folder writable, or name another folder with --home",
         )
-    if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM):
+    if primary in _UNREADABLE:
         return StoreError(
             f"the store {path} cannot be opened or read: {error}",
             next_action="see that its folder is on a local disk and yours to write, or name another with --home",

@@ -19,7 +19,7 @@ from toolfold.errors import ServerUnavailable
 from toolfold.text import cut_deep, replace_large_numbers
 from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
 from toolfold.upstream.threads import run_in_thread
-from toolfold.wire.http_client import is_loopback
+from toolfold.wire.http_client import is_loopback, refuse_metadata_host
 from toolfold.yaml_reader import load_yaml
 
 __all__ = ["is_url", "load_document"]
@@ -75,6 +75,7 @@ def _check_size(body: bytes | bytearray, source: str) -> None:
 async def _fetch(address: str, headers: dict[str, str], timeout_s: float) -> bytes:
     import httpx2
 
+    refuse_metadata_host(urlsplit(address).hostname or "")
     body = bytearray()
     try:
         async with (

@@ -35,7 +35,7 @@ from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
 from toolfold.upstream.redaction import mask, redact_error, secrets_of
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.dispatcher import answer_too_large
-from toolfold.wire.http_client import BodyTooLarge, is_loopback, read_message, read_prefix
+from toolfold.wire.http_client import BodyTooLarge, is_loopback, read_message, read_prefix, refuse_metadata_host
 from toolfold.wire.jsonrpc import parse_envelope, parse_number
 from toolfold.wire.spill import Spill, SpillPolicy
 from toolfold.wire.types import WireOptions
@@ -279,6 +279,7 @@ class OpenApiUpstream:
                 next_action=f'If that is right, set url = "{address}" for this server.',
             )
         parts = urlsplit(address)
+        refuse_metadata_host(parts.hostname or "")
         return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", "")), parts.query
 
     async def listing(self) -> Listing:
