@@ -198,8 +198,7 @@ class Gateway:
     def call_recorder(self) -> "CallRecorder":
         from toolfold.audit.call_recorder import CallRecorder
 
-        listeners = (self.metrics.record_call, self.audit_log.record_call)
-        return CallRecorder(listeners, self.events, self.access.quotas.ended)
+        return CallRecorder(self.events, self.access.quotas.ended, self.metrics.record_call, self.audit_log.record_call)
 
     @cached_property
     def outputs(self) -> "OutputService":

@@ -1,7 +1,7 @@
 """Tells of every call that begins and ends: events at once, and what is recorded a moment later. It keeps nothing."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from toolfold.calls import CallEnd, CallObserver
 from toolfold.events import Events
@@ -13,10 +13,7 @@ class CallRecorder(CallObserver):
     `on_end` hears at once."""
 
     def __init__(
-        self,
-        listeners: Sequence[Callable[[CallEnd], None]],
-        events: Events,
-        on_end: Callable[[CallContext], None] | None = None,
+        self, events: Events, on_end: Callable[[CallContext], None], *listeners: Callable[[CallEnd], None]
     ) -> None:
         self._listeners = listeners
         self._events = events
@@ -42,8 +39,7 @@ class CallRecorder(CallObserver):
         self._pending.append(end)
 
     def ended(self, end: CallEnd) -> None:
-        if self._on_end is not None:
-            self._on_end(end.context)
+        self._on_end(end.context)
         self.record(end)
         if self._events.has_listeners("call.finished", "call.failed"):
             self._emit(end)

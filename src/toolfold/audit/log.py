@@ -237,8 +237,6 @@ class AuditLog:
         self._prefix = secrets.token_hex(4)
         self._count = 0
         self._pending: list[_Pending] = []
-        # What the store did not take: a full disk, or a database that is down, is tried again.
-        self._unwritten: list[AuditRow] = []
         self._lessons: list[tuple[str, str, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None

@@ -119,19 +119,17 @@ class Redactor:
 def _configured_secrets(settings: Settings, variables: dict[str, str]) -> Iterator[str]:
     texts = [settings.model.key, *(caller.key for caller in settings.callers)]
     yield from (key for key in texts if "${" not in key)
-    for url in (settings.storage.url, settings.storage.listen_url):
-        yield from (secret.value for secret in find_plain_secrets({"url": url}))
-        texts.append(url)
+    urls = {"url": settings.storage.url, "listen_url": settings.storage.listen_url}
+    yield from (secret.value for secret in find_plain_secrets(urls))
+    texts += urls.values()
     for spec in settings.servers:
         yield from (*spec.secrets, *plain_secrets(spec))
         texts += [spec.url, *spec.args, *spec.env.values(), *spec.headers.values()]
         texts += [getattr(spec.oauth, "client_secret", ""), getattr(spec.oauth, "private_key", "")]
     # PATH and its like are named in configurations, too, and hold nothing worth hiding.
     hidden = variables.keys() - PUBLIC_VARIABLES
-    named = (reference for text in texts for reference in references(text) if reference.kind in {"env", "input"})
-    for reference in named:
-        if reference.variable in hidden:
-            yield variables[reference.variable]
+    named = {one.variable for text in texts for one in references(text) if one.kind in {"env", "input"}}
+    yield from (variables[name] for name in sorted(hidden & named))
 
 
 def _shape(arguments: Any, parameters: frozenset[str]) -> Any:
