@@ -5,11 +5,14 @@ task owns the connection from opening to closing, whoever calls these methods.
 """
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw, Struct
 
+from toolfold.config import MetadataRule
+from toolfold.storage.base import ServerRecord
 from toolfold.types import CallContext, Era, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.wire.types import WireOptions
 
@@ -123,3 +126,42 @@ def as_passthrough(upstream: Upstream | None) -> PassthroughUpstream | None:
     """The connection behind an upstream that requests can be passed on to; `None` where it speaks no MCP."""
     passthrough: PassthroughUpstream | None = getattr(upstream, "passthrough", None)
     return passthrough
+
+
+class _Written(Protocol):
+    """What a write tells."""
+
+    @property
+    def changes(self) -> Sequence[object]:
+        """The tools that came, went or changed."""
+
+
+class _Catalogue(Protocol):
+    """What a refresh needs of the catalogue."""
+
+    async def servers(self) -> Sequence[ServerRecord]:
+        """Each server as it was last read."""
+
+    async def generations(self) -> Sequence[object]:
+        """The builds that are kept; none before the first."""
+
+    async def news(self) -> Mapping[str, int]:
+        """Of each server how many of its tools others changed since this was last asked."""
+
+    async def holds(self, listing: Listing) -> bool:
+        """Whether this is what it has of a server already."""
+
+    async def write_registry(self, path: FilePath) -> object:
+        """Writes the file of all tools for others to read."""
+
+    async def update_server(self, listing: Listing) -> _Written:
+        """Takes in the tools of one server."""
+
+    async def remove_servers(self, names: Collection[str]) -> object:
+        """Takes servers out, with their tools."""
+
+    def use_rules(self, rules: Sequence[MetadataRule]) -> None:
+        """Takes over other rules."""
+
+    async def mark_failed(self, server: str, reason: str) -> object:
+        """Records that a server could not be read; its tools stay, marked as stale."""

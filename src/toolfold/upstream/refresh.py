@@ -12,13 +12,12 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path as FilePath
 from secrets import token_hex
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
@@ -33,7 +32,7 @@ from toolfold.upstream.caller_tools import CallerTools
 from toolfold.upstream.credentials import Credentials
 
 if TYPE_CHECKING:
-    from toolfold.upstream.base import Hooks, Upstream
+    from toolfold.upstream.base import Hooks, Upstream, _Catalogue
     from toolfold.upstream.function_tool import Function
     from toolfold.upstream.per_caller import PerCallerUpstream
     from toolfold.upstream.pool import Pool, PoolLimits
@@ -72,45 +71,6 @@ _GATHER_S = 0.1
 log = logging.getLogger("toolfold.gateway")
 
 
-class _Written(Protocol):
-    """What a write tells."""
-
-    @property
-    def changes(self) -> Sequence[object]:
-        """The tools that came, went or changed."""
-
-
-class _Catalogue(Protocol):
-    """What a refresh needs of the catalogue."""
-
-    async def servers(self) -> Sequence[ServerRecord]:
-        """Each server as it was last read."""
-
-    async def generations(self) -> Sequence[object]:
-        """The builds that are kept; none before the first."""
-
-    async def news(self) -> Mapping[str, int]:
-        """Of each server how many of its tools others changed since this was last asked."""
-
-    async def holds(self, listing: Listing) -> bool:
-        """Whether this is what it has of a server already."""
-
-    async def write_registry(self, path: FilePath) -> object:
-        """Writes the file of all tools for others to read."""
-
-    async def update_server(self, listing: Listing) -> _Written:
-        """Takes in the tools of one server."""
-
-    async def remove_servers(self, names: Collection[str]) -> object:
-        """Takes servers out, with their tools."""
-
-    def use_rules(self, rules: Sequence[MetadataRule]) -> None:
-        """Takes over other rules."""
-
-    async def mark_failed(self, server: str, reason: str) -> object:
-        """Records that a server could not be read; its tools stay, marked as stale."""
-
-
 class UpstreamManager:
     """All sources of tools of one gateway. `ready_made` are those that a program brings itself."""
 
@@ -119,7 +79,7 @@ class UpstreamManager:
         settings: Settings,
         ready_made: "Sequence[Upstream]",
         store: Store,
-        catalogue: _Catalogue,
+        catalogue: "_Catalogue",
         events: Events,
         *,
         check_s: float = FRESHNESS_CHECK_S,
