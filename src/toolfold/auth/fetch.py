@@ -13,12 +13,13 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
+from toolfold.addresses import address_kind
 from toolfold.config.sections import PartialRepr
 from toolfold.errors import ServerTimeout, ServerUnavailable
 from toolfold.wire.http_client import is_loopback, quiet_log
@@ -42,13 +43,7 @@ _SECONDS = 15.0
 # Printable, with a host, and without a user's name in front of it.
 _ADDRESS = re.compile(r"https?://[^\s/?#@\\]+([/?#][!-~]*)?", re.IGNORECASE)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-# Where clouds hand out the credentials of the machine itself, as far as no other rule covers it.
-_METADATA = frozenset({"168.63.129.16", "100.100.100.200", "169.254.169.254", "169.254.170.2", "fd00:ec2::254"})
 _INSIDE = frozenset({"private", "loopback", "link-local"})
-# IPv6 addresses that stand for an IPv4 one, besides those that `ipaddress` knows.
-_WRAPPED = (ip_network("64:ff9b::/96"), ip_network("::/96"))
-# All others of IPv6 are for one site, one machine or no use at all, and `ipaddress` takes some of them for global.
-_GLOBAL_UNICAST = ip_network("2000::/3")
 
 
 class Fetched(PartialRepr, frozen=True):
@@ -182,7 +177,7 @@ class Fetcher:
         addresses = await self._lookup(host, parts.port or (443 if parts.scheme == "https" else 80), quiet=proxied)
         allowed = _INSIDE if host in self._named else await self._allowed_kinds()
         for address in addresses:
-            kind = _kind(address)
+            kind = address_kind(address)
             if kind and kind not in allowed:
                 raise _refused(parts.geturl(), f"its address is {kind}, which a server may not lead toolfold to")
         return [host] if proxied else addresses
@@ -192,9 +187,9 @@ class Fetcher:
         nothing but itself: whoever has that name says where it leads. A bare address leads nowhere else."""
         if self._open_kinds is None:
             server, *issuers = self._named
-            found = {"loopback"} if is_loopback(server) else {_kind(server)} if _is_address(server) else set()
+            found = {"loopback"} if is_loopback(server) else {address_kind(server)} if _is_address(server) else set()
             for host in issuers:
-                found.update(map(_kind, await self._lookup(host, 443, quiet=True)))
+                found.update(map(address_kind, await self._lookup(host, 443, quiet=True)))
             self._open_kinds = frozenset(found) & _INSIDE
         return self._open_kinds
 
@@ -235,26 +230,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _kind(address: str) -> str:
-    """What makes an address one that is not on the open internet; empty where nothing does."""
-    ip = _unwrapped(ip_address(address.partition("%")[0]))
-    if str(ip) in _METADATA:
-        return "metadata"
-    for kind in ("unspecified", "loopback", "multicast", "link_local"):
-        if getattr(ip, f"is_{kind}"):
-            return kind.replace("_", "-")
-    return "" if ip.is_global and (ip.version == 4 or ip in _GLOBAL_UNICAST) else "private"
-
-
-def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 one stands for."""
-    if isinstance(ip, IPv4Address):
-        return ip
-    if int(ip) > 1 and any(ip in network for network in _WRAPPED):
-        return IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
 
 
 def _proxy_for(parts: SplitResult) -> str | None:
