@@ -52,12 +52,14 @@ def test_16_07_requests_come_over_the_wire_and_are_counted_and_forgotten(place: 
         code, report = toolfold(place, "enrich", "--server", "files", "--limit", "2", "--config", "with.toml")
     assert (code, report["enriched"], report["tools_enriched"]) == (0, 2, 2)
     assert report["tools"] > 2
-    assert toolfold(place, "stats")[1]["enriched"] == 2
-    findings = toolfold(place, "doctor")[1]["findings"]
+    # Each configuration has a catalogue of its own.
+    assert toolfold(place, "stats")[1]["enriched"] == 0
+    assert toolfold(place, "stats", "--config", "with.toml")[1]["enriched"] == 2
+    findings = toolfold(place, "doctor", "--config", "with.toml")[1]["findings"]
     assert [one["text"] for one in findings if one["subject"] == "search"] == [
         f"2 of {report['tools']} tools enriched with requests that a model wrote"
     ]
-    assert toolfold(place, "enrich", "--forget") == (
+    assert toolfold(place, "enrich", "--forget", "--config", "with.toml") == (
         0,
         {"forgotten": 2, "tools": report["tools"], "tools_enriched": 0},
     )

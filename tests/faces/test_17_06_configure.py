@@ -287,7 +287,7 @@ def test_17_06_add_downloads_the_registrys_form_within_bounds(
     assert main(["add", f"{registry}/v0/servers/io.github.example%2Fweather-mcp/versions/latest"]) == 0
     assert Settings.load().servers[0].url == "https://weather.example/mcp"
     assert main(["add", "w", f"{registry}/endless.json"]) == 2
-    assert "a server.json is small" in capsys.readouterr().err
+    assert "larger than 1,048,576 bytes" in capsys.readouterr().err
     assert main(["add", "plain", f"{registry}/mcp"]) == 0
     assert Settings.load().server("plain").url == f"{registry}/mcp"
 

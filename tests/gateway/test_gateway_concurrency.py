@@ -55,6 +55,11 @@ class _Full(SqliteStore):
             raise StoreFull("no room to write")
         await super().put(namespace, key, value)
 
+    async def swap(self, namespace: str, key: str, old: bytes | None, new: bytes) -> bool:
+        if namespace == "observed":
+            raise StoreFull("no room to write")
+        return await super().swap(namespace, key, old, new)
+
 
 def test_a_call_works_though_what_it_returned_cannot_be_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:

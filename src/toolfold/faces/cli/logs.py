@@ -45,8 +45,9 @@ def _server(settings: Settings, name: str | None) -> str:
 
 
 def _print(lines: Iterable[LogLine], output: Output) -> None:
+    show = output.line if output.as_json else output.prose
     for text in _texts(lines, output):
-        output.line(text)
+        show(text)
         output.out.flush()
 
 
