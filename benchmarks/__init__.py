@@ -28,5 +28,8 @@ BENCHES = {
     "live": "looking into a live session, and starting one, beside an IPython kernel",
     "schemas": "folded output schemas beside whole ones",
     "agent": "tasks with every tool in the prompt, with toolfold's surface, and with scripts",
+    "bfcl": "BFCL v4 multi-turn through real MCP servers, judged by its official checker, beside FastMCP",
+    "results": "finding pieces in what tools return: handles beside truncation and all in the prompt",
     "outputs": "large results: storing, questions with known answers, counting tokens",
+    "all": "all of them, one after the other; with --quick some minutes",
 }

@@ -5,11 +5,9 @@ share its cores with them: only the comparison counts.
 """
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,12 @@ import msgspec
 
 from benchmarks.measurement import environment
 from benchmarks.peers import BARE_SERVER, STARLETTE_ECHO
-from benchmarks.processes import cpu_seconds, memory_mb
+from benchmarks.processes import START_S, cpu_seconds, free_port, memory_mb, started
 from benchmarks.servers import ROOT
-from toolfold.errors import ConfigError
 
 CLIENTS = 1000
 SECONDS = 60.0
 TURNS = 4
-START_S = 60.0
 
 CONFIG = """\
 [servers.echo]
@@ -76,39 +72,16 @@ def _serve(folder: Path, stack: ExitStack, workers: int = 1) -> tuple["subproces
     shared = ["--config", str(config), "--home", str(folder / "home")]
     toolfold = [sys.executable, "-m", "toolfold"]
     subprocess.run([*toolfold, "build", "--no-search", *shared], stdout=subprocess.DEVNULL, check=True, timeout=START_S)
-    port = _free_port()
+    port = free_port()
     options = ["--http", f"127.0.0.1:{port}", "--workers", str(workers), *shared]
-    return _started([*toolfold, "serve", *options], port, stack), port
+    return started([*toolfold, "serve", *options], port, stack), port
 
 
 def _echo(folder: Path, stack: ExitStack) -> tuple["subprocess.Popen[bytes]", int]:
     script = folder / "starlette_echo.py"
     script.write_text(STARLETTE_ECHO, encoding="utf-8")
-    port = _free_port()
-    return _started([sys.executable, str(script), str(port)], port, stack), port
-
-
-def _started(command: list[str], port: int, stack: ExitStack) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    stack.callback(_ended, process)
-    until = time.monotonic() + START_S
-    while time.monotonic() < until:
-        if process.poll() is not None:
-            break
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return process
-        time.sleep(0.05)
-    raise ConfigError(f"{' '.join(command[:4])} did not start", next_action="run it by hand to see why")
-
-
-def _ended(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    port = free_port()
+    return started([sys.executable, str(script), str(port)], port, stack), port
 
 
 def _loaded(folder: Path, port: int, clients: int, seconds: float) -> dict[str, Any]:
@@ -130,12 +103,6 @@ def _joined(turns: list[dict[str, Any]]) -> dict[str, Any]:
         "p50_ms": max(one["p50_ms"] for one in turns),
         "p99_ms": max(one["p99_ms"] for one in turns),
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _cpu(pid: int) -> float:

@@ -1,8 +1,15 @@
-"""What the processes of a bench cost: CPU seconds and memory of one process, found by its command line. Linux only."""
+"""The processes of a bench: started until they listen, and what they cost. CPU seconds and memory are Linux only."""
 
 import os
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
+from toolfold.errors import ConfigError
+
+START_S = 60.0
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
@@ -43,3 +50,33 @@ def memory_mb(pid: int, key: str = "VmRSS") -> float:
         if line.startswith(key + ":"):
             return int(line.split()[1]) / 1024
     return 0.0
+
+
+def started(command: list[str], port: int, stack: ExitStack) -> "subprocess.Popen[bytes]":
+    """A service, once it listens; `stack` ends it."""
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    stack.callback(_ended, process)
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            break
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return process
+        time.sleep(0.05)
+    raise ConfigError(f"{' '.join(command[:4])} did not start", next_action="run it by hand to see why")
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -6,6 +6,7 @@ asked for one JSON object a turn.
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -41,6 +42,7 @@ class Bounds(Struct, frozen=True):
     """Where a loop ends that does not end by itself."""
 
     turns: int = 30
+    """For one request."""
     seconds: float = 300.0
     answer_tokens: int | None = None
     """The longest answer of the model in one turn."""
@@ -63,13 +65,30 @@ class Played(Struct, kw_only=True):
     seconds: float = 0.0
 
 
-async def play(model: Model, toolset: Toolset, task: str, bounds: Bounds) -> Played:
-    """Runs until the model answers without a call, or its bounds are reached."""
+BeginRequest = Callable[[], Awaitable[None]]
+
+
+async def _nothing() -> None:
+    """What happens before a request where nothing does."""
+
+
+async def play(
+    model: Model, toolset: Toolset, task: str | Sequence[str], bounds: Bounds, begin: BeginRequest = _nothing
+) -> Played:
+    """Runs until the model answers without a call, or its bounds are reached. `task` may be several requests, said one
+    after the other; `begin` is awaited before each."""
     played = Played()
     started = time.perf_counter()
     try:
         async with asyncio.timeout(bounds.seconds):
-            await _turns(model, toolset, task, bounds, played)
+            messages = [Message(role="system", content=f"{SYSTEM}\n\n{await toolset.instructions()}".strip())]
+            for request in [task] if isinstance(task, str) else task:
+                await begin()
+                messages.append(Message(role="user", content=request))
+                await _turns(model, toolset, messages, bounds, played)
+                if played.ending != "answered":
+                    break
+                messages.append(Message(role="assistant", content=played.answer))
     except TimeoutError:
         played.ending = "out_of_time"
     except ModelError as error:
@@ -80,10 +99,9 @@ async def play(model: Model, toolset: Toolset, task: str, bounds: Bounds) -> Pla
     return played
 
 
-async def _turns(model: Model, toolset: Toolset, task: str, bounds: Bounds, played: Played) -> None:
-    system = Message(role="system", content=f"{SYSTEM}\n\n{await toolset.instructions()}".strip())
-    messages = [system, Message(role="user", content=task)]
-    while played.turns < bounds.turns:
+async def _turns(model: Model, toolset: Toolset, messages: list[Message], bounds: Bounds, played: Played) -> None:
+    last = played.turns + bounds.turns
+    while played.turns < last:
         prompt = as_prompt(model, messages, await toolset.offers(), bounds)
         count_sent(played, prompt)
         reply = await model.complete(prompt)
@@ -137,7 +155,7 @@ def read_command(text: str, turn: int) -> tuple[tuple[ToolUse, ...], str]:
 
 def sent_tokens(prompt: Prompt) -> int:
     """Everything that goes to the model in one turn."""
-    return sum(_message_tokens(one) for one in prompt.messages) + sum(_offer_tokens(one) for one in prompt.tools)
+    return sum(_message_tokens(one) for one in prompt.messages) + _offered.tokens(prompt.tools)
 
 
 def count_sent(played: Played, prompt: Prompt) -> None:
@@ -163,8 +181,20 @@ def _use_tokens(use: ToolUse) -> int:
     return tokens.count(use.name) + tokens.count(msgspec.json.encode(use.arguments).decode())
 
 
-def _offer_tokens(offer: ToolOffer) -> int:
-    return _counted(msgspec.json.encode(offer))
+class _Offered:
+    """Thousands of definitions are sent again each turn: the same tuple of them is counted once."""
+
+    def __init__(self) -> None:
+        self._last: tuple[ToolOffer, ...] = ()
+        self._count = 0
+
+    def tokens(self, offers: tuple[ToolOffer, ...]) -> int:
+        if offers is not self._last:
+            self._last, self._count = offers, sum(_counted(msgspec.json.encode(one)) for one in offers)
+        return self._count
+
+
+_offered = _Offered()
 
 
 @cache

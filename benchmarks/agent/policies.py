@@ -1,14 +1,14 @@
 """Scripted models: each plays a task's plan in one setting, step by step, as a careful model would.
 
 They prove the harness and give exact token figures for one and the same plan. They show nothing about wit: a plan
-knows which tools it wants. In toolfold's settings it still searches and expands them first, and counts what search
-did not find.
+knows which tools it wants. In toolfold's settings it still searches them first, expands what the search did not, and
+counts what search did not find.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -134,8 +134,9 @@ async def discovering(task: Task, world: World, missed: list[str]) -> Steps:
     texts = yield searches(task.needs)
     if others := missing(task, texts):
         missed += others
-        yield searches(others)
-    yield [("expand_tool", {"tool_id": tool_id}) for tool_id in task.needs]
+        texts = [*texts, *(yield searches(others))]
+    if folded := [tool_id for tool_id in task.needs if tool_id not in expanded(texts)]:
+        yield [("expand_tool", {"tool_id": tool_id}) for tool_id in folded]
     player = Player(task, world)
     try:
         while calls := await player.pending():
@@ -160,8 +161,9 @@ async def scripting(task: Task, world: World, missed: list[str]) -> Steps:
     texts = yield searches(task.needs)
     if others := missing(task, texts):
         missed += others
-        yield searches(others)
-    yield [("expand_tool", {"tool_id": tool_id}) for tool_id in task.needs]
+        texts = [*texts, *(yield searches(others))]
+    if folded := [tool_id for tool_id in task.needs if tool_id not in expanded(texts)]:
+        yield [("expand_tool", {"tool_id": tool_id}) for tool_id in folded]
     (text,) = yield [("run_script", {"code": task.script(world)})]
     found = re.search(r"^summary: (.*)$", text, re.MULTILINE)
     yield found[1] if found else text
@@ -176,6 +178,12 @@ POLICIES: dict[str, Callable[[Task, World, list[str]], Steps]] = {
 
 def searches(needs: Mapping[str, str]) -> Wishes:
     return [("search_tool_by_category", {"query": query, "category_path": []}) for query in needs.values()]
+
+
+def expanded(texts: Iterable[str]) -> set[str]:
+    """The tools that searches expanded by themselves: a model that knows what one takes does not ask again."""
+    answers = [json.loads(text) for text in texts]
+    return {tool_id for answer in answers for tool_id in answer.get("expanded", ())}
 
 
 def missing(task: Task, texts: Sequence[str]) -> dict[str, str]:

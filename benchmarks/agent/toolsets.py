@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from benchmarks.agent.loop import Toolset
 from toolfold.errors import ToolfoldError
 from toolfold.model import ToolOffer
 from toolfold.types import ServerSpec
-from toolfold.wire import Connection, StdioTarget, WireOptions, connect
+from toolfold.wire import Connection, HttpTarget, StdioTarget, Target, WireOptions, connect
 
 MAX_NAME = 64
 """The longest name of a tool that providers take."""
@@ -35,14 +36,24 @@ class AllTools:
         self._open: dict[str, Connection] = {}
         self._lock = asyncio.Lock()
         self._targets: dict[str, tuple[str, str]] = {}
-        offers = []
+        self._by_server: dict[str, list[ToolOffer]] = {}
         for server, tools in definitions.items():
-            for tool in tools:
-                name = native_name(f"{server}.{tool['name']}")
-                self._targets[name] = (server, tool["name"])
-                schema = tool.get("inputSchema") or {"type": "object"}
-                offers.append(ToolOffer(name, str(tool.get("description") or ""), schema))
-        self._offers = tuple(offers)
+            self._take(server, tools)
+        self._offers = tuple(chain.from_iterable(self._by_server.values()))
+
+    def _take(self, server: str, tools: Sequence[dict[str, Any]]) -> None:
+        self._targets = {name: target for name, target in self._targets.items() if target[0] != server}
+        self._by_server[server] = []
+        for tool in tools:
+            name = native_name(f"{server}.{tool['name']}")
+            self._targets[name] = (server, tool["name"])
+            schema = tool.get("inputSchema") or {"type": "object"}
+            self._by_server[server].append(ToolOffer(name, str(tool.get("description") or ""), schema))
+
+    async def list_again(self, server: str) -> None:
+        """Its tools changed."""
+        self._take(server, await listed(await self._connection(server)))
+        self._offers = tuple(chain.from_iterable(self._by_server.values()))
 
     async def instructions(self) -> str:
         return ""
@@ -55,12 +66,16 @@ class AllTools:
             return f"There is no tool {name!r}."
         server, tool = self._targets[name]
         try:
-            async with self._lock:
-                if server not in self._open:
-                    self._open[server] = await connect(target(self._servers[server]), options=OPTIONS)
+            connection = await self._connection(server)
         except ToolfoldError as error:
             return f"error: {error.message}"
-        return await called(self._open[server], tool, arguments)
+        return await called(connection, tool, arguments)
+
+    async def _connection(self, server: str) -> Connection:
+        async with self._lock:
+            if server not in self._open:
+                self._open[server] = await connect(target(self._servers[server]), options=OPTIONS)
+        return self._open[server]
 
     async def aclose(self) -> None:
         await asyncio.gather(*(one.aclose() for one in self._open.values()))
@@ -79,10 +94,9 @@ class Surface:
 
     async def offers(self) -> tuple[ToolOffer, ...]:
         if not self._offers:
-            listed = (msgspec.json.decode(raw) for raw in (await self._connection.list_tools()).tools)
             self._offers = tuple(
                 ToolOffer(one["name"], one["description"], one["inputSchema"])
-                for one in listed
+                for one in await listed(self._connection)
                 if one["name"] not in self._without
             )
         return self._offers
@@ -122,10 +136,14 @@ async def definitions_of(servers: Sequence[ServerSpec]) -> dict[str, list[dict[s
     for spec in servers:
         connection = await connect(target(spec), options=OPTIONS)
         try:
-            found[spec.name] = [msgspec.json.decode(raw) for raw in (await connection.list_tools()).tools]
+            found[spec.name] = await listed(connection)
         finally:
             await connection.aclose()
     return found
+
+
+async def listed(connection: Connection) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(raw) for raw in (await connection.list_tools()).tools]
 
 
 async def called(connection: Connection, tool: str, arguments: dict[str, Any]) -> str:
@@ -144,15 +162,19 @@ def native_name(tool_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", tool_id)[-MAX_NAME:]
 
 
-def target(spec: ServerSpec) -> StdioTarget:
-    return StdioTarget(spec.command, spec.args, spec.env, spec.cwd)
+def target(spec: ServerSpec) -> Target:
+    return HttpTarget(spec.url) if spec.url else StdioTarget(spec.command, spec.args, spec.env, spec.cwd)
 
 
 def config_text(servers: Sequence[ServerSpec]) -> str:
     """The servers as a `toolfold.toml`."""
     lines: list[str] = []
     for spec in servers:
-        lines += [f"[servers.{spec.name}]", f"command = {json.dumps(spec.command)}", f"args = {json.dumps(spec.args)}"]
+        lines.append(f"[servers.{spec.name}]")
+        if spec.url:
+            lines.append(f"url = {json.dumps(spec.url)}")
+            continue
+        lines += [f"command = {json.dumps(spec.command)}", f"args = {json.dumps(spec.args)}"]
         if spec.cwd:
             lines.append(f"cwd = {json.dumps(spec.cwd)}")
         if spec.env:

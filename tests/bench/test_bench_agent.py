@@ -58,7 +58,7 @@ def test_tasks_succeed_in_every_setting_and_are_counted(tmp_path: Path) -> None:
         assert one.played.output_tokens > 0
     # 16 calls: one turn of many calls natively, one script; search and expansion come before in toolfold's settings.
     turns = {setting: ran["git-largest", setting].played.turns for setting in SETTINGS}
-    assert turns == {"all_tools": 3, "surface": 5, "scripts": 4}
+    assert turns == {"all_tools": 3, "surface": 4, "scripts": 3}
     calls = {setting: ran["git-largest", setting].played.calls for setting in SETTINGS}
     assert calls["scripts"] < calls["all_tools"] < calls["surface"]
     # A large result stays outside.

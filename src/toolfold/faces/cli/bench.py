@@ -32,21 +32,28 @@ def bench(arguments: argparse.Namespace, output: Output) -> int:
             f"there is no bench {arguments.name!r}", hints=list(benches), next_action="run `toolfold bench list`"
         )
     run = import_module(f"benchmarks.{arguments.name}").run
-    output.data(run(**_options(arguments, signature(run).parameters)))
+    report = run(**_options(arguments, signature(run).parameters))
+    if "table" in report and not output.as_json:
+        output.table(report["table"]["columns"], [[str(cell) for cell in row] for row in report["table"]["rows"]])
+        output.line()
+    output.data(report)
     return 0
 
 
 def _options(arguments: argparse.Namespace, parameters: Container[str]) -> dict[str, Any]:
     """What a bench is called with, from the command line."""
-    data = Path(arguments.data) if arguments.data else None
-    if data is not None and not data.is_dir():
-        raise ConfigError(f"{arguments.data} is no folder", next_action="give --data a folder of recorded material")
-    options = _data_options(arguments.name, data)
-    if arguments.ranked:
-        options["ranked"] = Path(arguments.ranked)
-    if arguments.peers and "peers" in parameters:
-        options["peers"] = Path(arguments.peers)
-    return options | (_agent_options(arguments) if arguments.name == "agent" else {})
+    options = _data_options(arguments.name, _data_folder(arguments.data))
+    given = {name: getattr(arguments, name) for name in ("ranked", "peers", "quick") if name in parameters}
+    options |= {name: value if value is True else Path(value) for name, value in given.items() if value}
+    if arguments.name == "agent":
+        return options | _agent_options(arguments)
+    return options | (_bfcl_options(arguments, parameters) if "wheel" in parameters else {})
+
+
+def _data_folder(given: str | None) -> Path | None:
+    if given and not Path(given).is_dir():
+        raise ConfigError(f"{given} is no folder", next_action="give --data a folder of recorded material")
+    return Path(given) if given else None
 
 
 def _benchmarks() -> ModuleType:
@@ -86,6 +93,21 @@ def _agent_options(arguments: argparse.Namespace) -> dict[str, Any]:
         from msgspec.structs import replace
 
         options["model"] = replace(load_settings(arguments, require_servers=False).model, name=arguments.model)
+    return options
+
+
+def _bfcl_options(arguments: argparse.Namespace, parameters: Container[str]) -> dict[str, Any]:
+    """Which tasks and settings, and the endpoint of a model: `URL` or `URL,NAME`."""
+    if (arguments.policy == "model") > bool(arguments.model):
+        raise ConfigError("which model plays is not said", next_action="give --model URL, or URL,NAME")
+    names = ("settings", "tools", "sample", "seed", "seeds", "wheel")
+    options = {name: value for name in names if name in parameters and (value := getattr(arguments, name))}
+    if arguments.model:
+        from msgspec.structs import replace
+
+        url, _, name = arguments.model.partition(",")
+        configured = load_settings(arguments, require_servers=False).model
+        options["model"] = replace(configured, base_url=url, name=f"openai-compatible:{name}")
     return options
 
 
