@@ -44,7 +44,7 @@ class MarkedHttp(ProtectedHttp):
         claims = {"sub": account} if account else self._claims(token)
         if claims is None or request.method not in ("tools/list", "tools/call", "initialize", "server/discover"):
             return await super()._respond(request, reader, writer)
-        if request.method not in ("tools/list", "tools/call"):
+        if request.method not in ("tools/list", "tools/call") or request.method == self.hang:
             self.accepted.append(claims)
             return await super(ProtectedHttp, self)._respond(request, reader, writer)
         result: dict[str, Any]

@@ -1,23 +1,32 @@
 """Servers at which each caller has an account of its own: whose token goes where, and who sees what."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from msgspec.structs import replace
 from provider import REDIRECT, Provider, provider
 from sign_in_kit import MarkedHttp
 
 from toolfold import Gateway, Settings
+from toolfold.__main__ import main
 from toolfold.auth.grants import prepare
 from toolfold.auth.vault import Credential, Vault
+from toolfold.config import CallerKey
 from toolfold.errors import ServerUnavailable, SignInRequired, ToolNotFound
 from toolfold.events import Event
+from toolfold.faces.http_api import make_app
+from toolfold.faces.identity import Identities
+from toolfold.faces.surface.direct import DirectSurface
 from toolfold.types import LOCAL, CallContext, Caller, ServerSpec, Tool, ToolCall, ToolDefinition
+from toolfold.upstream import arrivals
 from toolfold.upstream.base import Hooks
 from toolfold.upstream.caller_tools import CallerTools
 from toolfold.upstream.factory import make_upstream
@@ -71,10 +80,13 @@ async def whoami(gateway: Gateway, name: str, number: int = 0) -> str:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.load
 async def test_a_hundred_callers_get_their_own_answers(issuer: Provider, tmp_path: Path) -> None:
     names = [f"person{number}" for number in range(100)]
     async with MarkedHttp(issuer=issuer.issuer, keys=await issuer.keys()) as server:
-        spec, vault, gate = spec_of(server), Vault(tmp_path), asyncio.Semaphore(8)
+        # All ask at once, and the last is answered when all were.
+        spec = replace(spec_of(server), call_timeout_s=240.0)
+        vault, gate = Vault(tmp_path), asyncio.Semaphore(8)
         prospect = await prepare(spec, vault)
 
         async def sign_in(name: str) -> str:
@@ -229,3 +241,109 @@ async def test_a_sign_in_by_another_process_is_taken_up(tmp_path: Path) -> None:
             await gateway.reread("box")
             assert (await gateway.call_tool("common.whoami", {})).text == "ada 0"
             assert await whoami(gateway, "bob") == "bob 0"
+
+
+async def test_18_a_sign_in_or_out_by_another_process_is_told_to_that_caller(tmp_path: Path) -> None:
+    async with opened(tmp_path, {"ada": ("pay_invoice",)}, signed_in=("ada",)) as (server, gateway):
+        bob, told = Caller(name="bob"), asyncio.Queue[str]()
+        await whoami(gateway, "ada")
+        surface = DirectSurface(gateway)
+        stop = surface.watch(lambda caller: told.put_nowait(caller.name if caller is not None else "all"))
+        for step in (Vault(tmp_path).put(key_of(server, "bob")), Vault(tmp_path).delete("box", "bob")):
+            await step  # bob has no tool that ada has not: the catalogue stays as it is
+            async with asyncio.timeout(30):
+                while await told.get() != "bob":
+                    pass
+            names = {json.loads(bytes(raw))["name"] for raw in await surface.tools(bob)}
+            assert ("box_sign_in" in names) == (await Vault(tmp_path).get("box", "bob") is None)
+        stop()
+
+
+@pytest.mark.parametrize("use", ["call", "list", "search", "expand", "tools"])
+async def test_the_first_use_after_a_sign_in_waits_for_the_list(tmp_path: Path, use: str) -> None:
+    async with opened(tmp_path, {"eve": ("pay_invoice",)}, signed_in=()) as (server, gateway):
+        ada, eve = Caller(name="ada"), Caller(name="eve")
+        await Vault(tmp_path).put(key_of(server, "eve"))
+        gateway.upstreams.sign_in_changed("box", "eve")  # what the page does when the credential is stored
+        assert await _first_use(gateway, use, eve) == "box.pay_invoice"
+        # Whoever is not signed in hears of that, and of no tool of others.
+        with pytest.raises(SignInRequired) as refused:
+            await gateway.call_tool("box.pay_invoice", {}, caller=ada)
+        assert not refused.value.hints
+
+
+@pytest.mark.parametrize("use", ["call", "list", "search", "expand", "tools"])
+async def test_the_first_use_after_a_login_elsewhere_waits_too(tmp_path: Path, use: str) -> None:
+    async with opened(tmp_path, {"eve": ("pay_invoice",)}) as (server, gateway):
+        await Vault(tmp_path).put(key_of(server, "eve"))  # by another process, which tells nobody
+        assert await _first_use(gateway, use, Caller(name="eve")) == "box.pay_invoice"
+
+
+async def _first_use(gateway: Gateway, use: str, caller: Caller) -> str:
+    """The first tool that one way to use the catalogue shows of the caller's own."""
+    if use == "call":
+        assert (await gateway.call_tool("box.pay_invoice", {"n": 3}, caller=caller)).text == f"{caller.name} 3"
+        return "box.pay_invoice"
+    found: Sequence[Any]
+    if use == "list":
+        found = (await gateway.list(query="pay an invoice", caller=caller))["tools"]
+    elif use == "search":
+        found = (await gateway.search_tool_by_category("pay an invoice", caller=caller))["results"]
+    elif use == "expand":
+        found = [await gateway.expand_tool("box.pay_invoice", caller=caller)]
+    else:
+        return min(tool.tool_id for tool in await gateway.tools_below((), caller=caller))
+    return str(found[0]["tool_id"])
+
+
+async def test_a_server_that_does_not_list_in_time_is_named_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_WAIT_S", 0.2)
+    async with opened(tmp_path, signed_in=()) as (server, gateway):
+        server.hang = "tools/list"
+        await Vault(tmp_path).put(key_of(server, "eve"))
+        gateway.upstreams.sign_in_changed("box", "eve")
+        with pytest.raises(ServerUnavailable, match="has not listed your tools yet"):
+            await whoami(gateway, "eve")
+
+
+async def test_a_sign_in_that_has_ended_is_told_as_such_and_to_whom(tmp_path: Path) -> None:
+    async with opened(tmp_path, {"ada": ("pay_invoice",)}) as (server, gateway):
+        await Vault(tmp_path).put(
+            replace(key_of(server, "ada"), access_token="", header="")
+        )  # as the session leaves it
+        gateway.upstreams.sign_in_changed("box", "ada")
+        for tool_id in ("box.whoami", "box.pay_invoice"):  # one that others have, and one that was its own
+            with pytest.raises(SignInRequired, match="box needs sign-in: the sign-in has ended"):
+                await gateway.call_tool(tool_id, {}, caller=Caller(name="ada"))
+        with pytest.raises(SignInRequired, match="box needs sign-in: carol is not signed in to it"):
+            await whoami(gateway, "carol")
+        keys = tuple(CallerKey(name=name, key=f"{name}-0123456789012345") for name in ("ada", "bob"))
+        states = {}
+        app = make_app(gateway, Identities(Settings(callers=keys)).guard)
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            for key in keys:
+                answer = await client.get("/v1/servers", headers={"authorization": f"Bearer {key.key}"})
+                states[key.name] = answer.json()["servers"][0]["status"]
+        assert states == {"ada": "needs sign-in", "bob": "ready"}
+
+
+async def test_where_callers_sign_in_themselves_the_next_step_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with MarkedHttp(api_keys=KEYS) as server:
+        config = tmp_path / "toolfold.toml"
+        config.write_text(f'[servers.box]\nurl = "{server.url}"\ncredentials = "caller"\n')
+
+        async def run(*arguments: str) -> Any:
+            options = ("--config", str(config), "--home", str(tmp_path / "home"), "--json", *arguments)
+            await asyncio.to_thread(main, list(options))
+            return json.loads(capsys.readouterr().out)
+
+        await run("build")
+        assert (await run("servers"))[0]["next_action"] == "toolfold login box --as CALLER"
+        for options in (("doctor",), ("doctor", "--connect")):
+            findings = (await run(*options))["findings"]
+            [found] = [one for one in findings if one["subject"].startswith("server box") and one["fix"]]
+            assert (found["verdict"], "toolfold login box --as CALLER" in found["fix"]) == ("mind", True)

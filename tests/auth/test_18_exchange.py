@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 from provider import REDIRECT, Provider, provider
-from served_config import Served, call, wait_for_call
+from served_config import Served, call
 from sign_in_kit import MarkedHttp
 
 from toolfold import Gateway, Settings
@@ -67,7 +67,7 @@ class Inside:
 
     def __init__(self, gateway: Gateway, issuer: Provider, resource: str) -> None:
         self.gateway, self.issuer, self._resource = gateway, issuer, resource
-        came_in = gateway.upstreams.came_in
+        came_in = gateway.upstreams.arrivals.came_in
         self._guard = Identities(gateway.settings, address=resource, on_token=came_in).guard
 
     async def token(self, account: str) -> str:
@@ -87,13 +87,13 @@ class Inside:
 
 
 @asynccontextmanager
-async def opened(issuer: Provider, home: Path, *specs: ServerSpec) -> AsyncIterator[Inside]:
-    """A gateway where ada has a key for each server, so that there are tools before anybody comes in."""
+async def opened(issuer: Provider, home: Path, *specs: ServerSpec, known: bool = True) -> AsyncIterator[Inside]:
+    """A gateway where ada has a key for each server, so that there are tools before anybody comes in; or none."""
     async with MarkedHttp(issuer=issuer.issuer, keys=await issuer.keys()) as door:
         auth = Auth(issuer=issuer.issuer, policy="default")
         settings = Settings(servers=specs, home=home, auth=auth)
         async with Gateway(settings) as gateway:
-            for spec in specs:
+            for spec in specs if known else ():
                 await gateway.upstreams.credentials.vault.put(key_for(spec))
             await gateway.build()
             yield Inside(gateway, issuer, door.url)
@@ -119,9 +119,9 @@ async def test_18_callers_over_http_get_their_own_answers(issuer: Provider, tmp_
             tokens = {name: await token_of(name, url, issuer) for name in ("alice", "bob")}
             for _ in range(2):
                 for name, token in tokens.items():
-                    answer = await asyncio.to_thread(wait_for_call, url, "box.whoami", token)
+                    answer = await asyncio.to_thread(call, url, "box.whoami", {}, token)  # its tools are waited for
                     assert answer["content"][0]["text"] == f"{name} 0"
-            assert (await asyncio.to_thread(wait_for_call, url, "box.pay", tokens["alice"]))["content"]
+            assert (await asyncio.to_thread(call, url, "box.pay", {}, tokens["alice"]))["content"]
             refused = await asyncio.to_thread(call, url, "box.pay", {}, tokens["bob"])
             assert refused["error"]["code"] == "TOOL_NOT_FOUND"
             headers = {"authorization": f"Bearer {tokens['alice']}"}
@@ -177,7 +177,7 @@ async def test_18_without_the_key_nothing_is_sent(issuer: Provider, tmp_path: Pa
         plain = spec_of(server, issuer, exchange=False)
         async with opened(issuer, tmp_path / "one", plain) as inside:
             token, before = await inside.token("alice"), await inside.asked()
-            with pytest.raises(SignInRequired, match="nobody is signed in"):
+            with pytest.raises(SignInRequired, match=r"(#alice|bob) is not signed in to it"):
                 await inside.whoami(token)
             assert inside.gateway.upstreams.credentials.vault.holders() == ()
             assert await inside.asked() == before
@@ -185,7 +185,7 @@ async def test_18_without_the_key_nothing_is_sent(issuer: Provider, tmp_path: Pa
         async with opened(issuer, tmp_path / "two", plain, spec_of(other, issuer, "den")) as inside:
             assert await inside.whoami(await inside.token("alice"), server="den") == "alice 0"
             for name, server_name in ((f"{issuer.issuer}#alice", "box"), ("bob", "den")):
-                with pytest.raises(SignInRequired, match="nobody is signed in"):
+                with pytest.raises(SignInRequired, match=r"(#alice|bob) is not signed in to it"):
                     await inside.gateway.call_tool(f"{server_name}.whoami", {}, caller=Caller(name=name))
             assert await inside.asked() == before + 1
 
@@ -198,12 +198,16 @@ async def test_18_without_the_key_nothing_is_sent(issuer: Provider, tmp_path: Pa
         ({"clients": [PLAIN], "exchange": True}, "requested grant type is not allowed for this client"),
     ],
 )
-async def test_18_issuers_that_are_of_no_help(options: dict[str, Any], reason: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", [True, False])
+async def test_18_issuers_that_are_of_no_help(
+    options: dict[str, Any], reason: str, tmp_path: Path, known: bool
+) -> None:
     with provider(**options) as issuer:
-        async with marked(issuer) as server, opened(issuer, tmp_path, spec_of(server, issuer)) as inside:
+        async with marked(issuer) as server, opened(issuer, tmp_path, spec_of(server, issuer), known=known) as inside:
             token = await inside.token("alice")
-            with pytest.raises(SignInRequired, match=reason):
+            with pytest.raises(SignInRequired, match=reason) as refused:
                 await inside.whoami(token)
+            assert refused.value.next_action == f"Run: toolfold login box --as '{issuer.issuer}#alice'"
             assert await inside.asked() == bool(options.get("echo"))
             assert token not in server.refused
 

@@ -194,6 +194,38 @@ def test_18_doctor_asks_the_issuer_and_claims_can_be_tried(tmp_path: Path, capsy
         found = run("servers", "--as", json.dumps({"groups": [group], "scope": "mcp:read mcp:write"}))[1]
         assert {server["name"] for server in found} == servers
     assert main(["--config", str(served.config), "tree", "--as", '{"groups": ["platform"]}']) == 2
-    assert "the token is not granted all scopes that are needed" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the token is not granted all scopes that are needed" in said
+    assert 'next: add what the token is granted to the braces: "scope": "mcp:read"' in said
     for claims in ("{}", "{", '{"groups": "other", "scope": "mcp:read"}'):
         assert main(["--config", str(served.config), "tree", "--as", claims]) == 2
+
+
+@pytest.mark.parametrize("secret", ["gateway-secret-0123", "another-secret-0123"])
+def test_18_an_issuer_that_refuses_the_gateways_client_is_told(
+    secret: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served = Served(tmp_path)
+    with provider(clients=[GATEWAY]) as issuer:
+        config(served, issuer.issuer, f'introspection_client = "gateway"\nintrospection_secret = "{secret}"')
+        main(["--config", str(served.config), "--home", str(tmp_path / "state"), "--json", "doctor", "--connect"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        finding = next(item for item in findings if item["subject"] == "sign-in")
+        with served.over_http() as url, httpx2.Client(trust_env=False) as plain:
+            place = url.replace("/mcp", "/v1/servers")
+            answers = [plain.get(place, headers={"authorization": f"Bearer opaque-{number}"}) for number in range(3)]
+        told = [line for line in served.said if "introspection_secret" in line]
+        if secret == GATEWAY["client_secret"]:
+            assert finding["verdict"] == "well"
+            assert [answer.status_code for answer in answers] == [401] * 3
+            assert not told
+            return
+        assert finding["verdict"] == "wrong"
+        assert "refuses the client that this gateway asks with" in finding["text"]
+        assert "`introspection_secret` of [auth]" in finding["fix"]
+        assert [answer.status_code for answer in answers] == [503] * 3
+        error = answers[0].json()["error"]
+        assert "refuses the client that this gateway asks with, with status 401" in error["message"]
+        assert "trying again does not help" in error["next_action"]
+        assert len(told) == 1
+        assert not any(secret in line for line in served.said)

@@ -5,6 +5,7 @@ import hmac
 import json
 import threading
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,14 @@ def signed_with_the_public_key(issuer: Issuer) -> str:
     assert isinstance(key, RSAKey)
     mark = hmac.digest(key.as_pem(private=False), signed.encode(), "sha256")
     return f"{signed}.{encoded(mark)}"
+
+
+def other_last_bits(token: str) -> str:
+    """The same bytes in another spelling: the last letter of 256 bytes has four bits that nothing reads."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    other = token[:-1] + letters[letters.index(token[-1]) ^ 1]
+    assert urlsafe_b64decode(other.rpartition(".")[2] + "==") == urlsafe_b64decode(token.rpartition(".")[2] + "==")
+    return other
 
 
 def deep(levels: int) -> str:
@@ -73,6 +82,13 @@ BAD: dict[str, tuple[str, Any]] = {
     "subject with lines": ("names nobody", {"sub": "ann\nbob"}),
     "long subject": ("names nobody", {"sub": "a" * 300}),
     "id token": ("another kind", {"nonce": "n", "scope": None, "header": {"typ": "JWT"}}),
+    "id token with an empty scope": ("another kind", {"nonce": "n", "scope": "", "header": {"typ": "JWT"}}),
+    "id token with blanks": ("another kind", {"nonce": "n", "scope": None, "scp": " ", "header": {"typ": ""}}),
+    "id token with no scopes": ("another kind", {"nonce": "n", "scope": None, "scp": [], "header": {"typ": "JWT"}}),
+    "id token with an empty word": (
+        "another kind",
+        {"nonce": "n", "scope": None, "scp": [""], "header": {"typ": "JWT"}},
+    ),
     "id token with hash": ("another kind", {"at_hash": "x"}),
     "id token of Keycloak": ("another kind", {"typ": "ID"}),
     "logout token": ("another kind", {"header": {"typ": "logout+jwt"}}),
@@ -102,6 +118,9 @@ async def test_18_a_bad_token_is_refused_everywhere_with_its_reason(case: str, t
         ("algorithm", signed_with_the_public_key),
         ("cannot be read", lambda issuer: deep(5000)),
         ("cannot be read", lambda issuer: "a.b.c"),
+        ("cannot be read", lambda issuer: issuer.sign() + "=="),
+        ("cannot be read", lambda issuer: issuer.sign().replace(".", "=.", 1)),
+        ("cannot be read", lambda issuer: other_last_bits(issuer.sign())),
         ("cannot be read", lambda issuer: "\u00e4.\u00f6.\u00fc"),
         ("cannot be read", lambda issuer: issuer.sign(header={"kid": 1})),
         ("neither a key", lambda issuer: "opaque-token-without-introspection"),
@@ -156,12 +175,13 @@ async def test_18_a_token_that_was_let_in_ends_with_its_expiry(tmp_path: Path, i
 
 async def test_18_keys_rotate_while_serving(tmp_path: Path, issuer: Issuer) -> None:
     async with scene(tmp_path, issuer) as asked:
-        assert (await asked.ask(issuer.sign())).status_code == 200
-        old = issuer.sign(sub="bob")
+        known, old = issuer.sign(), issuer.sign(sub="bob")
+        assert (await asked.ask(known)).status_code == 200
         issuer.rotate()
         assert (await asked.ask(issuer.sign(kid="two"))).status_code == 200
-        answer = await asked.ask(old)
-        assert (answer.status_code, "does not publish" in message_of(answer)) == (401, True)
+        for token in (known, old):
+            answer = await asked.ask(token)
+            assert (answer.status_code, "does not publish" in message_of(answer)) == (401, True)
 
 
 async def test_18_a_storm_of_unknown_keys_fetches_few_times(tmp_path: Path, issuer: Issuer) -> None:
@@ -320,3 +340,11 @@ async def test_18_without_a_token_the_way_to_one_is_told(tmp_path: Path, issuer:
         assert (await asked.client.get("/.well-known/oauth-protected-resources")).status_code == 404
         assert (await asked.client.get("/docs")).status_code == 200
         assert issuer.asked == []
+
+
+async def test_18_a_stranger_learns_no_name_of_a_subset(tmp_path: Path, issuer: Issuer) -> None:
+    async with scene(tmp_path, issuer) as asked:
+        for token in (None, "opaque", issuer.sign(aud="other")):
+            there, nowhere = [await asked.ask(token, "subset", f"/mcp/p/{name}") for name in ("some", "nope")]
+            assert (there.status_code, there.headers, there.text) == (401, nowhere.headers, nowhere.text)
+        assert (await asked.ask(issuer.sign(), "subset", "/mcp/p/nope")).status_code == 404

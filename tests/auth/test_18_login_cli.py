@@ -203,12 +203,24 @@ async def test_a_header_is_stored_for_one_caller(tmp_path: Path) -> None:
             assert await terminal.ended() == 2
         async with Terminal(*options, "logout", "box", "--as", "ann") as terminal:
             await terminal.until("signed out of box as ann")
+            await terminal.until("the key was deleted here alone: box takes it until it is withdrawn there")
             assert await terminal.ended() == 0
             assert "issuer" not in terminal.shown
         async with Terminal(*options, "servers") as terminal:
-            await terminal.until("needs sign-in: box: nobody is signed in to it")
-            await terminal.until("next: toolfold login box")
+            await terminal.until("needs sign-in: box: its key in X-Api-Key was removed")
+            await terminal.until("next: toolfold login box --header X-Api-Key")
     assert not stored(tmp_path)
+
+
+async def give_key(options: tuple[str, ...], key: str, *answers: str, code: int) -> str:
+    async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
+        await terminal.until("X-Api-Key: ")
+        terminal.type(f"{key}\n")
+        for answer in answers:
+            await terminal.until(answer)
+        assert await terminal.ended() == code
+        assert "signed in" not in terminal.shown
+        return terminal.shown
 
 
 @pytest.mark.parametrize("built", [False, True])
@@ -218,22 +230,10 @@ async def test_a_key_that_the_server_refuses_is_not_stored(tmp_path: Path, built
         if built:
             async with Terminal(*options, "build", "--no-search") as terminal:
                 assert await terminal.ended() == 3
-        async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
-            await terminal.until("X-Api-Key: ")
-            terminal.type("another-key\n")
-            await terminal.until("box does not take this key")
-            await terminal.until("nothing was stored")
-            assert await terminal.ended() == 3
-            assert "signed in" not in terminal.shown
-            assert "another-key" not in terminal.shown
+        shown = await give_key(options, "another-key", "box does not take this key", "nothing was stored", code=3)
+        assert "another-key" not in shown
     assert not stored(tmp_path)
-    async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
-        await terminal.until("X-Api-Key: ")
-        terminal.type("a-key-that-nobody-sees\n")
-        await terminal.until("key stored for box, not tried: ")
-        await terminal.until("cannot be reached")
-        assert await terminal.ended() == 0
-        assert "signed in" not in terminal.shown
+    await give_key(options, "a-key-that-nobody-sees", "key stored for box, not tried: ", "cannot be reached", code=0)
     assert stored(tmp_path)
 
 

@@ -14,7 +14,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 from provider import REDIRECT, ProtectedHttp, Provider, provider
 
-from toolfold.auth.grants import client_credentials, prepare, revoke
+from toolfold.auth.grants import client_credentials, prepare
+from toolfold.auth.revocation import revoke
 from toolfold.auth.session import OAuthSession
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired
@@ -188,6 +189,8 @@ async def test_a_step_up_asks_for_the_old_rights_with_the_new_ones(issuer: Provi
             credential = await sign_in(issuer, spec, vault)
             assert set(credential.asked) >= {"mcp:read", "mcp:write"}
             assert not (await call(pool)).is_error
+            await sign_in(issuer, spec, vault)
+            assert not (await call(pool)).is_error, "a plain login keeps the rights that were won"
             server.needs["tools/call"] = "mcp:never"
             with pytest.raises(SignInRequired):
                 await call(pool)
@@ -239,7 +242,12 @@ async def test_a_device_signs_in_with_a_short_code(issuer: Provider, vault: Vaul
 async def test_a_revoked_credential_is_of_no_use(issuer: Provider, vault: Vault) -> None:
     async with protected(issuer) as (_, spec):
         credential = await sign_in(issuer, spec, vault)
-        assert await revoke(spec, credential)
+        revoked, left = await revoke(spec, credential)
+        assert revoked
+        assert left.startswith(
+            f"{issuer.issuer} revoked the refresh token; not revoked: {issuer.issuer} says unsupported"
+        )
+        assert "what lives on: the access token until 2" in left
         await vault.put(replace(credential, expires_at=1.0))
         with pytest.raises(SignInRequired, match="invalid_grant"):
             await OAuthSession(spec, vault).headers()

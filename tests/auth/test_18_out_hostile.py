@@ -107,6 +107,7 @@ async def test_a_hostile_page_is_a_clear_error_and_stores_nothing(vault: Vault, 
                 await sign_in(server.spec, vault)
         assert refused.value.next_action
         assert "\x1b" not in refused.value.message
+        assert f"{server.origin} was not asked" not in refused.value.message, "it was, with all that the request held"
         assert await vault.list() == ()
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -15,12 +17,14 @@ from msgspec import Raw
 from msgspec.structs import replace
 from pages import PLACE, Pages, pages
 
-from toolfold.auth import grants
+from toolfold.auth import discovery, grants
 from toolfold.auth.discovery import check_browser_address
 from toolfold.auth.login import LoopbackListener, Page
 from toolfold.auth.session import OAuthSession
+from toolfold.auth.sign_ins import SignIns
 from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired
+from toolfold.redaction import redact
 from toolfold.types import CallContext, OAuthSpec, ServerSpec, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.credentials import SignedIn
 from toolfold.upstream.openapi.upstream import OpenApiUpstream
@@ -148,7 +152,7 @@ async def test_18_a_short_key_of_the_vault_is_refused(vault: Vault, monkeypatch:
 async def test_18_commands_that_are_printed_are_safe_to_paste(vault: Vault, caller: str) -> None:
     wanted = ["toolfold", "login", "box", *(["--as", caller] if caller else [])]
     ended = SignedIn(server="box", caller=caller, ended=True)
-    assert shlex.split(ended.describe().partition("has ended: ")[2]) == wanted
+    assert shlex.split(ended.command) == wanted
     async with pages() as server:
         server.honest()
         server.pages["/token"] = (400, b'{"error":"invalid_grant"}')
@@ -223,3 +227,56 @@ async def test_18_a_header_is_sent_to_an_openapi_server(vault: Vault, tmp_path: 
         await upstream.call(ToolCall(tool=tool, arguments=Raw(b"{}")), CallContext(whole=True))
         await upstream.aclose()
         assert server.seen[-1].headers["x-api-key"] == "the-key"
+
+
+async def test_18_a_cookie_that_another_host_planted_is_not_the_browsers(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        made = SignIns(lambda _, caller: grants.prepare(server.spec, vault, caller=caller), vault.put)
+        made.base = "https://tools.example.com"
+        url = urlsplit((await made.begin("box", "ada")).url).path
+        shown = await made.answer("GET", url, {})
+        cookie = dict(shown.headers)["Set-Cookie"]
+        assert re.fullmatch(r"__Host-\w+=[\w-]+; Path=/; Secure; Max-Age=900; HttpOnly; SameSite=Lax", cookie)
+        proof = re.search(rb'action="([^"]+)"', shown.body)
+        assert proof is not None
+        name = cookie.partition(";")[0]
+        # What a sibling of the host can set has no such prefix.
+        planted = await made.answer("POST", url + proof[1].decode(), {"cookie": name.removeprefix("__Host-")})
+        assert planted.status == 403
+        assert (await made.answer("POST", url + proof[1].decode(), {"cookie": name})).status == 303
+        await made.aclose()
+
+
+async def test_18_sign_ins_that_cannot_begin_leave_nothing(vault: Vault) -> None:
+    async with pages() as server:
+        server.pages[PLACE] = {"resource": f"{server.origin}/mcp", "authorization_servers": [server.origin]}
+        made = SignIns(lambda _, caller: grants.prepare(server.spec, vault, caller=caller), vault.put)
+        for number in range(5):
+            with pytest.raises(ServerUnavailable):
+                await made.begin("box", f"caller-{number}")
+        assert not made._by_owner
+        await made.aclose()
+
+
+def test_18_many_scopes_are_cut_before_each_is_searched_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    def count(text: str, secrets: tuple[str, ...]) -> str:
+        searched.append(text)
+        return redact(text, secrets)
+
+    monkeypatch.setattr(discovery, "redact", count)
+    assert len(discovery.valid_scopes([f"scope-{number}" for number in range(10_000)] * 2)) == 200
+    assert len(searched) <= 200
+
+
+@pytest.mark.parametrize(
+    "answer", [{"client_id": ""}, {"client_id": "x" * 5000}, {"client_id": "me", "token_endpoint_auth_method": "tls"}]
+)
+async def test_18_a_registration_of_no_use_is_refused(vault: Vault, answer: dict[str, str]) -> None:
+    async with pages() as server:
+        server.honest()
+        server.pages["/register"] = answer
+        with pytest.raises(ServerUnavailable, match="it names no client that toolfold could sign in as"):
+            await sign_in(server.spec, vault, "")

@@ -20,7 +20,7 @@ from toolfold.auth.session import OAuthSession
 from toolfold.auth.shared_vault import _SharedVault
 from toolfold.auth.vault import KEY_VARIABLE
 from toolfold.config.sections import SignIn
-from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired
+from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired, StoreError
 from toolfold.storage.base import Store
 from toolfold.storage.postgres import PostgresStore
 from toolfold.storage.sqlite import SqliteStore
@@ -146,6 +146,42 @@ async def test_what_one_gateway_signed_in_to_all_have_and_nobody_reads_in_the_st
         assert await one.get("box", "alice") is None
         await until(lambda: one.stamp("box", "alice") == ())
         assert await one.get("box") is not None
+
+
+async def test_18_what_the_store_cannot_take_is_held_and_written_later(address: str, tmp_path: Path) -> None:
+    away = False
+    async with vaults(address, tmp_path, 1) as (other,), store_at(address) as store:
+
+        def opened() -> nullcontext[Store]:
+            if away:
+                raise StoreError("the store is away")
+            return nullcontext(store)
+
+        async def token_at(vault: _SharedVault) -> str:
+            kept = await vault.get("box")
+            assert kept is not None
+            return kept.access_token
+
+        one = _SharedVault(tmp_path / "home", opened)
+        await one.follow()
+        await one.put(credential(token="token-old"))
+        away = True
+        await one.keep(credential(token="token-renewed"))
+        await one.write_unwritten()
+        assert await token_at(one) == "token-renewed"
+        assert "the store is away" in one.unwritten("box")
+        away = False
+        await one.write_unwritten()
+        assert await token_at(other) == "token-renewed"
+        assert not one.unwritten("box")
+        # Somebody signs in at another gateway meanwhile.
+        away = True
+        await one.keep(credential(token="token-in-vain"))
+        await other.put(credential(token="token-of-a-person"))
+        away = False
+        await one.write_unwritten()
+        assert await token_at(one) == await token_at(other) == "token-of-a-person"
+        await one.aclose()
 
 
 async def test_one_that_was_sealed_with_another_key_or_moved_opens_as_nobodys(

@@ -3,15 +3,19 @@
 must call itself what it was asked as. Above: grants. Below: `fetch.py`.
 """
 
+import logging
 import re
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
 from toolfold.auth.fetch import Fetcher, origin_of
-from toolfold.errors import ServerUnavailable
+from toolfold.errors import ServerUnavailable, SignInRequired
+from toolfold.redaction import redact
 from toolfold.types import ServerSpec
 from toolfold.wire.http_client import is_loopback
+
+log = logging.getLogger("toolfold.auth")
 
 _MAX_CHALLENGE = 16_384
 _MAX_SCOPES = 200
@@ -79,8 +83,14 @@ def parse_challenge(header: str) -> Challenge | None:
 
 
 def valid_scopes(scopes: "list[str] | tuple[str, ...]") -> tuple[str, ...]:
-    """Each once, in order, those that can be sent."""
-    return tuple(dict.fromkeys(scope for scope in scopes if _SCOPE.fullmatch(scope)))[:_MAX_SCOPES]
+    """Each once, in order, those that can be sent. One that holds a secret, which a server quotes, would stand in the
+    address that a browser opens, and remembers."""
+    # Cut first: a server may name as many as fit into its metadata, and looking for secrets takes its time.
+    sendable = list(dict.fromkeys(scope for scope in scopes if _SCOPE.fullmatch(scope)))[:_MAX_SCOPES]
+    clean = tuple(scope for scope in sendable if redact(scope, ()) == scope)
+    if len(clean) < len(sendable):
+        log.warning("%d of the scopes hold a secret that toolfold knows: not asked for", len(sendable) - len(clean))
+    return clean
 
 
 def fits(resource: str, url: str) -> bool:
@@ -162,7 +172,8 @@ async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -
     raise ServerUnavailable(
         f"{spec.name} offers no sign-in that toolfold knows: {origin_of(wanted)} has no OAuth metadata",
         server=spec.name,
-        next_action="Name its authorization server as `issuer` under `oauth`, or give a token in `headers`.",
+        next_action=f"Where it wants a key: {SignInRequired.command(spec.name, header='HEADER')}, with the header that "
+        "it wants it in. Else name its authorization server as `issuer` under `oauth`.",
     )
 
 

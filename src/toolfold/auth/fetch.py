@@ -109,9 +109,9 @@ class Fetcher:
             if answer.status not in _REDIRECTS or "location" not in answer.headers:
                 return answer
             if method != "GET":
-                raise _refused(url, "it redirects a request that holds secrets")
+                raise _unusable(url, "it redirects a request that holds secrets, which was not sent on")
             url = urljoin(url, answer.headers["location"])
-        raise _refused(url, "it redirects in a circle")
+        raise _unusable(url, "it redirects in a circle")
 
     async def _fetch(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
         import httpx2
@@ -179,7 +179,11 @@ class Fetcher:
         for address in addresses:
             kind = address_kind(address)
             if kind and kind not in allowed:
-                raise _refused(parts.geturl(), f"its address is {kind}, which a server may not lead toolfold to")
+                raise _refused(
+                    parts.geturl(),
+                    f"its address is {kind}, which a server may not lead toolfold to",
+                    "If it is right, name the authorization server as `issuer` under `oauth` of this server.",
+                )
         return [host] if proxied else addresses
 
     async def _allowed_kinds(self) -> frozenset[str]:
@@ -220,7 +224,7 @@ async def _read(response: "httpx2.Response", url: str) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _MAX_BYTES:
-            raise _refused(url, f"its answer is larger than {_MAX_BYTES:,} bytes")
+            raise _unusable(url, f"it is larger than {_MAX_BYTES:,} bytes")
     return b"".join(parts)
 
 
@@ -256,10 +260,19 @@ def origin_of(url: str) -> str:
         return "an address that cannot be read"
 
 
-def _refused(url: str, reason: str) -> ServerUnavailable:
+_NAMED_WRONGLY = "Correct this address, in the configuration or in what the server's metadata says."
+
+
+def _refused(url: str, reason: str, advice: str = _NAMED_WRONGLY) -> ServerUnavailable:
+    """Before any request was sent there."""
+    return ServerUnavailable(f"{origin_of(url)} was not asked: {reason}", next_action=advice)
+
+
+def _unusable(url: str, reason: str) -> ServerUnavailable:
+    """Of an answer: the request, and what it held, has been there."""
     return ServerUnavailable(
-        f"{origin_of(url)} was not asked: {reason}",
-        next_action="If it is right, name the authorization server as `issuer` under `oauth` of this server.",
+        f"the answer of {origin_of(url)} is not used: {reason}",
+        next_action="Check that this is the right address, and tell whoever runs it.",
     )
 
 

@@ -26,10 +26,20 @@ from toolfold.auth.discovery import (
     discover,
     valid_scopes,
 )
-from toolfold.auth.fetch import FORM, Fetched, Fetcher, origin_of
-from toolfold.auth.registration import DEVICE_GRANT, MAX_SAID, Client, authenticate, error_of, find_client
+from toolfold.auth.fetch import Fetched, Fetcher, origin_of
+from toolfold.auth.registration import (
+    _CLIENT_REFUSED,
+    DEVICE_GRANT,
+    MAX_SAID,
+    Client,
+    _advice_for,
+    _error_code,
+    _post_as,
+    error_of,
+    find_client,
+)
 from toolfold.auth.vault import Credential, Vault
-from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
+from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.redaction import learn
 from toolfold.text import printable
 from toolfold.types import OAuthSpec, ServerSpec
@@ -43,8 +53,6 @@ _MAX_LIFE_S = 10 * 365 * 86_400.0
 _MAX_POLLS = 1000
 # Where a registration that no browser takes part in sends its answers: nowhere.
 _NO_REDIRECT = "http://127.0.0.1/callback"
-# Temporary faults of a token endpoint: what is stored stays.
-_BUSY = frozenset({408, 429, 500, 502, 503, 504})
 _EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a type
 
@@ -78,8 +86,10 @@ async def prepare(
     caller: str = "",
     challenge: Challenge | None = None,
     fetcher: Fetcher | None = None,
+    unattended: bool = False,
 ) -> "Prospect":
-    """Finds out how to sign in to a server; registers nothing and stores nothing yet."""
+    """Finds out how to sign in to a server; registers nothing and stores nothing yet. `unattended`: no person does
+    anything for it that would be in vain."""
     parts = urlsplit(spec.url)
     if parts.scheme != "https" and not is_loopback(parts.hostname):
         raise ServerUnavailable(
@@ -90,7 +100,7 @@ async def prepare(
     fetcher = fetcher or fetcher_for(spec)
     earlier = None
     if vault is not None:
-        await vault.unlock()  # before a person signs in for nothing
+        await vault.unlock(room=not unattended)  # before a person signs in for nothing
         earlier = await vault.find(spec.name, caller)
     try:
         challenge, resource, server = await discover(fetcher, spec, challenge)
@@ -162,7 +172,8 @@ class Prospect(Struct, frozen=True, kw_only=True):
         """Begins a sign-in that a person confirms with a short code, on whatever device (RFC 8628)."""
         client = await self.client()
         form = self._form({"scope": " ".join(self.scopes)} if self.scopes else {})
-        answer = await self._post(self.server.device_authorization_endpoint, client, form)
+        url = self.server.device_authorization_endpoint
+        answer = await _post_as(client, self.fetcher, url, self.issuer, form)
         if not answer.ok:
             raise self.refused(answer)
         device = answer.decode(_Device)
@@ -175,12 +186,8 @@ class Prospect(Struct, frozen=True, kw_only=True):
     def _form(self, form: Mapping[str, str]) -> dict[str, str]:
         return {**form, "resource": self.resource}
 
-    async def _post(self, url: str, client: Client, form: dict[str, str]) -> Fetched:
-        body, headers = authenticate(client, self.issuer, form)
-        return await self.fetcher.post(url, body, FORM, headers)
-
     async def token(self, client: Client, form: Mapping[str, str]) -> Fetched:
-        return await self._post(self.server.token_endpoint, client, self._form(form))
+        return await _post_as(client, self.fetcher, self.server.token_endpoint, self.issuer, self._form(form))
 
     def credential(self, client: Client, answer: Fetched) -> Credential:
         """What a token answer and the client that asked make together."""
@@ -199,14 +206,27 @@ class Prospect(Struct, frozen=True, kw_only=True):
             registered=client.registered,
             grant=oauth.grant,
             asked=self.scopes,
+            needs=() if self.earlier is None or self.earlier.issuer != self.issuer else self.earlier.needs,
         )
         return _with_tokens(blank, answer)
 
     def refused(self, answer: Fetched) -> ServerUnavailable:
+        name, again = self.spec.name, f"Begin again: {SignInRequired.command(self.spec.name, self.caller)}"
         return ServerUnavailable(
-            f"the sign-in to {self.spec.name} was refused by {origin_of(self.issuer)}: {error_of(answer)}",
-            server=self.spec.name,
-            next_action=f"Try again: {SignInRequired.command(self.spec.name, self.caller)}; nothing was stored.",
+            f"the sign-in to {name} did not succeed: {origin_of(self.issuer)} says {error_of(answer)}",
+            server=name,
+            next_action=f"{_advice_for(_error_code(answer), self.spec, again).rstrip('.')}; nothing was stored.",
+        )
+
+    def unanswered(self, limit_s: float, trouble: str = "") -> ServerTimeout:
+        """`trouble`: why nobody knows whether somebody signed in."""
+        name = self.spec.name
+        return ServerTimeout(
+            f"nobody knows whether somebody signed in to {name} within {limit_s:g} s: {trouble}"
+            if trouble
+            else f"nobody signed in to {name} within {limit_s:g} s",
+            server=name,
+            next_action=f"Begin again: {SignInRequired.command(name, self.caller)}; nothing was stored.",
         )
 
 
@@ -308,29 +328,32 @@ class DeviceLogin:
         self.verification_uri_complete = device.verification_uri_complete
         self.expires_in = min(max(device.expires_in, 1.0), _LOGIN_S * 2)
 
-    async def wait(self) -> Credential:
-        """Asks, no more often than allowed, until the person said yes or no, or the time is over."""
+    async def wait(self, limit_s: float = float("inf")) -> Credential:
+        """Asks, no more often than allowed, until the person said yes or no, or the time is over: and then once more,
+        since who said yes in the last moment has signed in. What will pass is waited out (RFC 8628, 3.5)."""
         pause = min(max(self._device.interval, 1.0), 60.0)
-        deadline = time.monotonic() + self.expires_in
+        limit_s = min(limit_s, self.expires_in)
+        deadline = time.monotonic() + limit_s
         form = {"grant_type": DEVICE_GRANT, "device_code": self._device.device_code}
+        trouble = ""
         for _ in range(_MAX_POLLS):
-            if time.monotonic() + pause > deadline:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 break
-            await asyncio.sleep(pause)
-            answer = await self._prospect.token(self._client, form)
+            await asyncio.sleep(min(pause, left))
+            try:
+                answer = await self._prospect.token(self._client, form)
+            except UpstreamError as error:
+                trouble, pause = error.message, pause + 5.0
+                continue
             if answer.ok:
                 return self._prospect.credential(self._client, answer)
-            code = error_of(answer).partition(":")[0]
-            if code == "slow_down":
-                pause += 5.0
-            elif code != "authorization_pending":
+            code = _error_code(answer)
+            if code not in ("", "slow_down", "authorization_pending"):
                 raise self._prospect.refused(answer)
-        name = self._prospect.spec.name
-        raise ServerUnavailable(
-            f"nobody confirmed the sign-in to {name} within {self.expires_in:.0f} s",
-            server=name,
-            next_action=f"Begin again: {SignInRequired.command(name, self._prospect.caller)}",
-        )
+            trouble = "" if code else f"{origin_of(self._prospect.issuer)} says {error_of(answer)}"
+            pause += 0.0 if code == "authorization_pending" else 5.0
+        raise self._prospect.unanswered(limit_s, trouble)
 
 
 async def client_credentials(
@@ -343,7 +366,7 @@ async def client_credentials(
             server=spec.name,
             next_action=f"Write client_id and client_secret (or private_key) in [servers.{spec.name}.oauth].",
         )
-    prospect = await prepare(spec, vault, challenge=challenge, caller=caller)
+    prospect = await prepare(spec, vault, challenge=challenge, caller=caller, unattended=True)
     client = await prospect.client()
     form = {"grant_type": "client_credentials"}
     if prospect.scopes:
@@ -363,7 +386,7 @@ async def exchange(
     oauth = spec.oauth or OAuthSpec()
     if not (oauth.exchange and oauth.issuer and oauth.client_id):
         raise _not_exchanged(spec, caller, f"[servers.{spec.name}.oauth] names no issuer and client for it")
-    prospect = await prepare(spec, vault, challenge=challenge, caller=caller)
+    prospect = await prepare(spec, vault, challenge=challenge, caller=caller, unattended=True)
     if _EXCHANGE_GRANT not in prospect.server.grant_types_supported:
         raise _not_exchanged(spec, caller, f"{origin_of(prospect.issuer)} does not offer token exchange")
     return await _exchanged(prospect, subject)
@@ -379,7 +402,9 @@ async def _exchanged(prospect: Prospect, subject: str) -> Credential:
     answer = await prospect.token(client, {name: value for name, value in form.items() if value})
     if not answer.ok:
         said = f"{origin_of(prospect.issuer)} says {error_of(answer)}"
-        raise _busy(spec, said) if answer.status in _BUSY else _not_exchanged(spec, caller, said)
+        if not _error_code(answer):
+            raise ServerUnavailable(said, server=spec.name, next_action="Try again in a while.")
+        raise _not_exchanged(spec, caller, said)
     made = replace(prospect.credential(client, answer), grant="exchange", refresh_token="")
     if made.access_token == subject:  # it is not for this server
         raise _not_exchanged(spec, caller, f"{origin_of(prospect.issuer)} gave the same token back")
@@ -390,12 +415,13 @@ def _not_exchanged(spec: ServerSpec, caller: str, reason: str) -> SignInRequired
     return SignInRequired(
         f"{spec.name} {SignInRequired.phrase}: the caller's own token was not exchanged: {reason}",
         server=spec.name,
-        next_action=f"Come in with another token, or run: toolfold login {spec.name} --as {caller}",
+        next_action=f"Run: {SignInRequired.command(spec.name, caller)}",
     )
 
 
 async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
-    """A new token for an old one. Raises `SignInRequired` where the issuer takes none of what we have any more."""
+    """A new token for an old one. Raises `SignInRequired` where the issuer takes none of what we have any more: the
+    grant, or the client that it let us register. Whatever else it says is no verdict on the grant."""
     form = {
         "grant_type": "refresh_token",
         "refresh_token": credential.refresh_token,
@@ -405,30 +431,15 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
     if answer.ok:
         return _with_tokens(credential, answer)
     said = f"{origin_of(credential.issuer)} says {error_of(answer)}"
-    if answer.status in _BUSY:
-        raise _busy(spec, said)
-    raise SignInRequired(
-        f"the sign-in to {spec.name} has ended: {said}",
-        server=spec.name,
-        next_action=f"Sign in again: {SignInRequired.command(spec.name, credential.caller)}",
-    )
-
-
-def _busy(spec: ServerSpec, said: str) -> ServerUnavailable:
-    return ServerUnavailable(said, server=spec.name, next_action="Try again in a while.")
-
-
-async def revoke(spec: ServerSpec, credential: Credential) -> bool:
-    """Tells the issuer that the tokens are used no more (RFC 7009); false where it cannot be told.
-
-    A token that carries its own proof lives on until it ends, at most: the one that renews it does not.
-    """
-    told = [False]
-    for kind in ("refresh_token", "access_token"):
-        if credential.revocation_endpoint and (token := getattr(credential, kind)):
-            form = {"token": token, "token_type_hint": kind}
-            told.append((await _as_client(spec, credential, credential.revocation_endpoint, form)).ok)
-    return any(told)
+    code, command = _error_code(answer), SignInRequired.command(spec.name, credential.caller)
+    if code == "invalid_grant" or (credential.registered and code in _CLIENT_REFUSED):
+        raise SignInRequired(
+            f"the sign-in to {spec.name} has ended: {said}",
+            server=spec.name,
+            next_action=f"Sign in again: {command}",
+        )
+    advice = _advice_for(code, spec, f"Where it stays so, sign in again: {command}")
+    raise ServerUnavailable(said, server=spec.name, next_action=advice)
 
 
 async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:
@@ -442,8 +453,7 @@ async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: d
     if spec.oauth is not None and spec.oauth.client_id == credential.client_id:
         secret = spec.oauth.private_key or spec.oauth.client_secret
     client = Client(client_id=credential.client_id, client_secret=secret, auth_method=credential.auth_method)
-    body, headers = authenticate(client, credential.issuer, form)
-    return await fetcher_for(spec).post(url, body, FORM, headers)
+    return await _post_as(client, fetcher_for(spec), url, credential.issuer, form)
 
 
 def _with_tokens(credential: Credential, answer: Fetched) -> Credential:
@@ -455,6 +465,7 @@ def _with_tokens(credential: Credential, answer: Fetched) -> Credential:
     if not all(map(_is_sendable, (token, renewal or "none"))):
         raise _unusable(credential, "a token that no header can carry")
     now, life = time.time(), _life(tokens.expires_in)
+    granted = credential.asked if tokens.scope is None else valid_scopes(tokens.scope.split())
     return replace(
         credential,
         access_token=token,
@@ -462,17 +473,23 @@ def _with_tokens(credential: Credential, answer: Fetched) -> Credential:
         refresh_token=renewal or credential.refresh_token,
         obtained_at=now,
         expires_at=now + life if life else 0.0,
-        scope=credential.asked if tokens.scope is None else valid_scopes(tokens.scope.split()),
-        needs=(),
+        scope=granted,
+        needs=_still_needed(credential, granted),
         subject=_subject(tokens.id_token or "") or credential.subject,
     )
 
 
+def _still_needed(credential: Credential, granted: tuple[str, ...]) -> tuple[str, ...]:
+    """What a step-up won stays with the sign-in, and what waits for a person waits on; not what was asked in vain."""
+    return tuple(one for one in credential.needs if one in granted or one not in credential.asked)
+
+
 def _life(seconds: float | str | None) -> float:
     try:
-        return min(max(float(seconds or 0), 0.0), _MAX_LIFE_S)
+        life = float(seconds or 0)
     except ValueError:
         return 0.0
+    return min(life, _MAX_LIFE_S) if life > 0 else 0.0  # "nan" is not
 
 
 def _is_sendable(token: str) -> bool:
@@ -483,7 +500,7 @@ def _unusable(credential: Credential, what: str) -> ServerUnavailable:
     return ServerUnavailable(
         f"{origin_of(credential.issuer)} answered with {what}",
         server=credential.server,
-        next_action="Tell whoever runs it; nothing was stored.",
+        next_action="Tell whoever runs it." if credential.access_token else "Tell whoever runs it; nothing was stored.",
     )
 
 

@@ -71,6 +71,7 @@ class LoopbackListener:
     def __init__(self, answer: Answer, port: int = 0) -> None:
         self._answer = answer
         self._port = port
+        self._over = False
         self._connections: set[asyncio.Task[None]] = set()
         # Those that have not said yet what they want, the oldest first.
         self._idle: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -78,12 +79,14 @@ class LoopbackListener:
     async def __aenter__(self) -> Self:
         bound = _bind(self._port)
         self._port = bound.getsockname()[1]
-        self._server = await asyncio.start_server(self._serve, sock=bound, limit=_MAX_HEAD)
+        self._server = await asyncio.start_server(self._connected, sock=bound, limit=_MAX_HEAD)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        """Who asked for a page gets one, be it that this is over."""
         self._server.close()
-        for task in tuple(self._connections):
+        self._over = True
+        for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
@@ -91,26 +94,35 @@ class LoopbackListener:
     def address(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or not self._make_room():
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of ours: of one that it made itself, asyncio would print that it was cancelled.
+        if self._over or not self._make_room():
             writer.close()
             return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._connections.add(task)
         self._idle[task] = writer
-        try:
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                async with asyncio.timeout(_READ_S):
-                    head = await reader.readuntil(b"\r\n\r\n")
+        task.add_done_callback(lambda done: self._forget(done, writer))
+
+    def _forget(self, task: "asyncio.Task[None]", writer: asyncio.StreamWriter) -> None:
+        self._idle.pop(task, None)
+        self._connections.discard(task)
+        writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_READ_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            if (task := asyncio.current_task()) is not None:
                 self._idle.pop(task, None)
+            try:
                 page = await self._page(head.decode("latin-1"))
-                async with asyncio.timeout(_READ_S):
-                    writer.write(_encode(page))
-                    await writer.drain()
-        finally:
-            self._idle.pop(task, None)
-            self._connections.discard(task)
-            writer.close()
+            except asyncio.CancelledError:
+                writer.write(_encode(Page.of("Given up", "This sign-in was given up. You can close this.", status=503)))
+                raise
+            writer.write(_encode(page))
+            async with asyncio.timeout(_READ_S):
+                await writer.drain()
 
     def _make_room(self) -> bool:
         """Whether one more can be answered. Somebody who only holds connections open does not keep a browser out."""

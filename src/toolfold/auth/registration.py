@@ -12,18 +12,25 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.auth.discovery import AuthorizationServer
-from toolfold.auth.fetch import Fetched, Fetcher, origin_of
+from toolfold.auth.fetch import FORM, Fetched, Fetcher, _unusable, origin_of
 from toolfold.auth.vault import Credential, Vault
 from toolfold.config.sections import PartialRepr
-from toolfold.errors import ServerUnavailable
+from toolfold.errors import ServerUnavailable, SignInRequired
 from toolfold.redaction import learn, redact
 from toolfold.text import printable
 from toolfold.types import OAuthSpec, ServerSpec
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
+# Temporary faults of a token endpoint, by status and by code: what is stored stays.
+_BUSY = frozenset({408, 429, 500, 502, 503, 504})
+_PASSING = frozenset({"temporarily_unavailable", "server_error"})
+# What is wrong is not the grant, but who asks.
+_CLIENT_REFUSED = frozenset({"invalid_client", "unauthorized_client"})
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 # How much of foreign words is shown.
 MAX_SAID = 300
+# Of a client id: it stands in the address that a browser opens.
+_MAX_ID = 2048
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _ALGORITHMS = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA", "Ed448": "EdDSA"}
 
@@ -61,20 +68,22 @@ async def find_client(
     if oauth.client_metadata_url and server.client_id_metadata_document_supported:
         return Client(client_id=oauth.client_metadata_url, redirect_uri=redirect_uri)
     if (known := await _registered(server, spec, redirect_uri, earlier, vault)) is not None:
-        return Client(
+        client = Client(
             client_id=known.client_id,
             client_secret=known.client_secret,
             auth_method=known.auth_method,
             redirect_uri=redirect_uri,
             registered=True,
         )
+        if not server.registration_endpoint or await _is_known(fetcher, server, client):
+            return client
     if server.registration_endpoint:
         return await _register(fetcher, server, spec, redirect_uri)
     raise ServerUnavailable(
         f"{spec.name} needs a client id: {origin_of(server.issuer)} does not register clients by itself",
         server=spec.name,
         next_action=f"Register an application there with the redirect address {redirect_uri} "
-        f'and write its id: [servers.{spec.name}.oauth] client_id = "…"',
+        f'and write its id: client_id = "…" in [servers.{spec.name}.oauth]',
     )
 
 
@@ -91,6 +100,14 @@ async def _registered(
         if one.registered and one.client_id != ended and (one.server, one.issuer, one.redirect_uri) == place
     ]
     return max(fitting, key=lambda one: one.obtained_at, default=None)
+
+
+async def _is_known(fetcher: Fetcher, server: AuthorizationServer, client: Client) -> bool:
+    """Whether the issuer still knows a client: it says so before it looks at the token, which there is none of. Else a
+    person would find out in the browser, and we never."""
+    form = {"grant_type": "refresh_token", "refresh_token": secrets.token_urlsafe(16)}
+    answer = await _post_as(client, fetcher, server.token_endpoint, server.issuer, form)
+    return _error_code(answer) != "invalid_client"
 
 
 async def _configured(
@@ -137,17 +154,28 @@ async def _register(fetcher: Fetcher, server: AuthorizationServer, spec: ServerS
         raise ServerUnavailable(
             f"{origin_of(server.issuer)} did not register toolfold: {error_of(answer)}",
             server=spec.name,
-            next_action=f'Register an application there and write its id: [servers.{spec.name}.oauth] client_id = "…"',
+            next_action=f'Register an application there and write its id: client_id = "…" in '
+            f"[servers.{spec.name}.oauth]"
+            if _error_code(answer)
+            else f"Try again in a while: {SignInRequired.command(spec.name)}",
         )
     made = answer.decode(_Registered)
     learn(made.client_secret)
     return Client(
         client_id=made.client_id,
         client_secret=made.client_secret,
-        auth_method=made.token_endpoint_auth_method or method,
+        auth_method=_checked_method(server, made, method),
         redirect_uri=redirect_uri,
         registered=True,
     )
+
+
+def _checked_method(server: AuthorizationServer, made: _Registered, asked: str) -> str:
+    """How a client that was registered proves who it is; raises where none was that toolfold could sign in as."""
+    method = made.token_endpoint_auth_method or asked
+    if not 0 < len(made.client_id) <= _MAX_ID or method not in _METHODS:
+        raise _unusable(server.registration_endpoint, "it names no client that toolfold could sign in as")
+    return method
 
 
 def authenticate(client: Client, issuer: str, form: dict[str, str]) -> tuple[bytes, dict[str, str]]:
@@ -165,6 +193,11 @@ def authenticate(client: Client, issuer: str, form: dict[str, str]) -> tuple[byt
         if client.auth_method == "client_secret_post":
             form["client_secret"] = client.client_secret
     return urlencode(form).encode(), headers
+
+
+async def _post_as(client: Client, fetcher: Fetcher, url: str, issuer: str, form: dict[str, str]) -> Fetched:
+    body, headers = authenticate(client, issuer, form)
+    return await fetcher.post(url, body, FORM, headers)
 
 
 def _assertion(client: Client, issuer: str) -> str:
@@ -193,11 +226,34 @@ class _Error(Struct):
     error_description: str = ""
 
 
+def _read_error(answer: Fetched) -> _Error:
+    try:
+        return msgspec.json.decode(answer.body, type=_Error)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _Error()
+
+
+def _error_code(answer: Fetched) -> str:
+    """The code of an error (RFC 6749, 5.2). Nothing where the trouble will pass: the issuer is busy or fails, or what
+    answered is no token endpoint, but some proxy before it."""
+    code = _read_error(answer).error
+    return "" if answer.status in _BUSY or code in _PASSING else code
+
+
 def error_of(answer: Fetched) -> str:
     """What an error answer says, its code first, cut and in one line. Some repeat what they were sent."""
-    try:
-        error = msgspec.json.decode(answer.body, type=_Error)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        error = _Error()
+    error = _read_error(answer)
     said = redact(": ".join(filter(None, (error.error, error.error_description))), ())
     return printable(said, MAX_SAID) or f"HTTP status {answer.status}"
+
+
+def _advice_for(code: str, spec: ServerSpec, else_do: str) -> str:
+    """What to do about an error, by its code: the same again helps against few of them."""
+    place = f"[servers.{spec.name}.oauth]"
+    oauth = spec.oauth or OAuthSpec()
+    if code in _CLIENT_REFUSED and oauth.client_id:
+        proof = "private_key" if oauth.private_key else "client_secret"
+        return f"Check client_id and {proof} in {place}: the issuer does not take them as they are."
+    if code == "invalid_scope":
+        return f"Check `scopes` in {place}, and what the server's metadata asks for."
+    return else_do if code else f"Try again in a while: {else_do.rpartition(': ')[2]}"

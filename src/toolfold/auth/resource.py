@@ -59,7 +59,8 @@ class ProtectedResource:
         exchange = any(spec.oauth is not None and spec.oauth.exchange for spec in settings.servers)
         self._on_token = on_token if exchange else None
         self._salt = secrets.token_bytes(32)
-        self._known: BoundedDict[bytes, tuple[float, float, Caller]] = BoundedDict(_MAX_KNOWN)
+        # Until when it counts and when it ends; the key set it was checked with.
+        self._known: BoundedDict[bytes, tuple[float, float, int, Caller]] = BoundedDict(_MAX_KNOWN)
         # Opaque ones that the issuer does not know; apart, so that garbage does not make good tokens forgotten.
         self._unknown: BoundedDict[bytes, tuple[float, str]] = BoundedDict(_MAX_KNOWN)
         parts = urlsplit(resource)
@@ -80,12 +81,14 @@ class ProtectedResource:
             nothing = NotAuthorized("this gateway asks for a token of its issuer, or a key")
             raise self._unauthenticated(nothing, silent=True)
         mark = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), key=self._salt, digest_size=32).digest()
-        until, end, caller = self._known.get(mark, (0.0, 0.0, None))
+        until, end, keys, caller = self._known.get(mark, (0.0, 0.0, 0, None))
         # For how long an answer holds is counted by a clock that nobody sets: else a step back would let a token that
         # was revoked in for an hour.
-        if caller is None or time.monotonic() >= until or time.time() >= end:
+        # A key that is no longer in the set may have been stolen: nothing that it signed is known any more.
+        known = time.monotonic() < until and time.time() < end and keys == self.check.keys_read
+        if caller is None or not known:
             caller, end = await self._admitted(token, mark)
-            self._known.renew(mark, (time.monotonic() + _KNOWN_S, end, caller))
+            self._known.renew(mark, (time.monotonic() + _KNOWN_S, end, self.check.keys_read, caller))
         if self._on_token is not None:
             self._on_token(caller.name, token, end)
         return caller

@@ -85,7 +85,7 @@ class OAuthSession:
         if credential is None and not await self._offers_sign_in(found):
             return False
         self.lost = True
-        raise self._required("it does not accept the stored token" if sent else "nobody is signed in to it")
+        raise self._required("it does not accept the stored token or key" if sent else self._absent)
 
     async def aclose(self) -> None:
         """Waits for a renewal that runs: a rotated token that is not stored would be lost."""
@@ -166,19 +166,20 @@ class OAuthSession:
             except SignInRequired:
                 if stored is not None:  # a new sign-in asks for the same rights; nothing else of it is of use
                     ended = replace(stored, access_token="", refresh_token="", client_secret="", registered=False)
-                    await self._vault.put(ended)
+                    await self._vault.keep(ended)
                 self._use(None)
                 self.lost = True
                 raise
             except UpstreamError as error:
                 if stored is None:
                     raise
+                advice = "" if error.next_action.startswith("Try again") else f" {error.next_action}"
                 raise ServerUnavailable(
                     f"the sign-in to {name} cannot be renewed now: {error.message}",
                     server=name,
-                    next_action=f"It is kept. Call again in {_RETRY_S:g} s: it is then tried again.",
+                    next_action=f"It is kept. Call again in {_RETRY_S:g} s: it is then tried again.{advice}",
                 ) from None
-            await self._vault.put(renewed)
+            await self._vault.keep(renewed)
             self._use(renewed)
             self._stamp = self._vault.stamp(name, caller)
 
@@ -210,7 +211,8 @@ class OAuthSession:
         if subject := self._subject(stored):
             return await grants.exchange(self.spec, subject, self._vault, challenge=challenge, caller=self.caller)
         if stored is None or not stored.refresh_token:
-            raise self._required("nobody is signed in to it")
+            raise self._required(self._absent)
+        self._vault.check_newest(self.spec.name, self.caller)
         return await grants.refresh(self.spec, stored)
 
     async def _step_up(self, challenge: Challenge | None, credential: Credential | None) -> bool:
@@ -222,7 +224,7 @@ class OAuthSession:
         needs = valid_scopes([*credential.needs, *challenge.scope])
         async with self._vault.lock(self.spec.name, self.caller):
             stored = await self._vault.get(self.spec.name, self.caller) or credential
-            await self._vault.put(replace(stored, needs=needs))
+            await self._vault.keep(replace(stored, needs=needs))
         if self._service or self._subject(credential):
             await self._renew(credential.access_token, challenge)
             return True
@@ -239,7 +241,15 @@ class OAuthSession:
             return True
         return False
 
+    @property
+    def _absent(self) -> str:
+        """Why there is no token: nobody has signed in, or that has ended."""
+        if self._vault.stamp(self.spec.name, self.caller):
+            return "the sign-in has ended"
+        return f"{self.caller or 'nobody'} is{' not' if self.caller else ''} signed in to it"
+
     def _required(self, reason: str) -> SignInRequired:
         if isinstance(self._problem, SignInRequired):  # what the issuer said when the sign-in ended
             return self._problem.with_traceback(None)
-        return SignInRequired.of(self.spec.name, self.caller, reason)
+        header = self._credential.header if self._credential is not None else ""
+        return SignInRequired.of(self.spec.name, self.caller, reason, header=header)

@@ -11,15 +11,13 @@ import hashlib
 import logging
 import os
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault, _key_from
+from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault, _key_from, _RenewalWait
 from toolfold.config import MIN_KEY_LENGTH, fill
-from toolfold.errors import ServerTimeout, ServerUnavailable, StoreError
-from toolfold.redaction import learn
+from toolfold.errors import ServerUnavailable, StoreError
 from toolfold.storage.base import Store
 
 _SEALED, _STAMPS, _ISSUERS = "sign-ins", "sign-in stamps", "sign-in issuers"
@@ -28,7 +26,6 @@ _LOOK_S = 2.0
 # A gateway that is gone holds a renewal up for so long; one that works on prolongs it.
 _LEASE_S = 15.0
 _WAIT_S = 60.0
-_PAUSE_S = 0.1
 
 log = logging.getLogger("toolfold.auth")
 
@@ -48,20 +45,19 @@ class _SharedVault(Vault):
         self._changes = 0
         self._following: asyncio.Task[None] | None = None
 
-    async def get(self, server: str, caller: str = "") -> Credential | None:
+    async def _get(self, server: str, caller: str) -> Credential | None:
         name = self._path(server, caller).name
         async with self._store() as store:
             sealed = await store.get(_SEALED, name)
         return None if sealed is None else await asyncio.to_thread(self._unseal, sealed, name, server)
 
-    async def put(self, credential: Credential) -> None:
-        learn(*credential.secrets)
+    async def _put(self, credential: Credential) -> None:
         name = self._path(credential.server, credential.caller).name
         sealed = await asyncio.to_thread(self._seal, credential, name)
         # Whole in any case: a renewed token that is not kept ends the sign-in.
-        await asyncio.shield(self._put(name, sealed))
+        await asyncio.shield(self._write_sealed(name, sealed))
 
-    async def _put(self, name: str, sealed: bytes) -> None:
+    async def _write_sealed(self, name: str, sealed: bytes) -> None:
         async with self._store() as store:
             await store.put(_SEALED, name, sealed)
             await self._tell(store, name, _stamp(sealed))
@@ -80,23 +76,28 @@ class _SharedVault(Vault):
         self._changes += stamps != self._stamps
         self._stamps = stamps
 
+    async def write_unwritten(self) -> None:
+        if self._unwritten:
+            with contextlib.suppress(ServerUnavailable):
+                await self._look()  # whoever signed in at another gateway since is not to be written over
+        await super().write_unwritten()
+
     async def delete(self, server: str, caller: str = "") -> bool:
-        name = self._path(server, caller).name
+        name, was_held = self._path(server, caller).name, self._let_go(server, caller)
         async with self._store() as store:
             there = await store.get(_SEALED, name) is not None
             await store.delete(_SEALED, name)
             await self._tell(store, name, b"")
-        return there
+        return there or was_held
 
-    async def unlock(self) -> None:
+    async def unlock(self, *, room: bool = True) -> None:
         """Raises where nothing could be kept, since there is no key."""
         await asyncio.to_thread(self._load_key)
 
     async def list(self) -> tuple[Credential, ...]:
         return tuple(one for one in (await self.entries()).values() if isinstance(one, Credential))
 
-    async def entries(self) -> dict[tuple[str, str], Credential | ServerUnavailable]:
-        """All that is kept, by server, in lower case, and caller, which is a mark of it where it cannot be read."""
+    async def _entries(self) -> dict[tuple[str, str], Credential | ServerUnavailable]:
         async with self._store() as store:
             sealed = await store.items(_SEALED)
         return await asyncio.to_thread(self._unseal_all, dict(sealed))
@@ -163,6 +164,7 @@ class _SharedVault(Vault):
                 self._revision = revision
 
     async def aclose(self) -> None:
+        await super().aclose()
         following, self._following = self._following, None
         if following is not None:
             following.cancel()
@@ -173,15 +175,9 @@ class _SharedVault(Vault):
         """Only one, of all gateways, renews a credential: a refresh token that is used twice ends the sign-in."""
         name, holder = f"sign-in/{self._path(server, caller).name}", secrets.token_hex(8)
         async with self._store() as store:
-            deadline = time.monotonic() + _WAIT_S
+            waits = _RenewalWait(server, other="gateway", for_s=_WAIT_S)
             while not await store.take_lease(name, holder, for_s=_LEASE_S):
-                if time.monotonic() > deadline:
-                    raise ServerTimeout(
-                        f"another gateway has been renewing the sign-in to {server} for {_WAIT_S:g} s",
-                        server=server,
-                        next_action="Try again, or end the other gateway.",
-                    )
-                await asyncio.sleep(_PAUSE_S)
+                await waits.pause()
             prolonging = asyncio.get_running_loop().create_task(_prolong(store, name, holder))
             try:
                 yield

@@ -83,13 +83,18 @@ class SignIns:
         """The address for this caller's sign-in. One that waits already is given again."""
         key = (caller, server)
         task = self._by_owner.get(key)
-        if task is None or (task.done() and (task.exception() is not None or task.result().done.done())):
-            if len(self._waiting) >= _MAX_WAITING:
+        if task is None or (task.done() and task.result().done.done()):
+            if len(self._by_owner) >= _MAX_WAITING:
                 raise ServerUnavailable(
                     "too many people are signing in at this moment", server=server, next_action="try again in a minute"
                 )
             task = self._by_owner[key] = asyncio.ensure_future(self._begin(server, caller))
+            task.add_done_callback(lambda done: self._forget_failed(key, done))
         return await asyncio.shield(task)
+
+    def _forget_failed(self, key: tuple[str, str], task: "asyncio.Task[SignIn]") -> None:
+        if (task.cancelled() or task.exception() is not None) and self._by_owner.get(key) is task:
+            del self._by_owner[key]
 
     async def _begin(self, server: str, caller: str) -> SignIn:
         async with self._opening:
@@ -123,7 +128,7 @@ class SignIns:
         sign_in = self._waiting.get(parts.path.removeprefix(START)) if parts.path.startswith(START) else None
         if sign_in is None or method not in ("GET", "POST"):
             return _nothing_waits()
-        cookie = _cookie(headers, sign_in)
+        cookie = self._cookie(headers, sign_in)
         if method == "GET":
             return self._start_page(sign_in, cookie or secrets.token_urlsafe(24))
         # A page of others cannot press the button: it knows no proof for this browser's cookie.
@@ -135,15 +140,30 @@ class SignIns:
 
     def _start_page(self, sign_in: SignIn, cookie: str) -> Page:
         whose = f"the caller “{sign_in.caller}” of this gateway, and nobody else" if sign_in.caller else ""
-        secure = "; Secure" if self.base.startswith("https:") else ""
+        kept = "/; Secure" if self._secure else "/oauth"
         action = html.escape(f"?proof={self._proof(sign_in, cookie)}")
         return Page.of(
             f"Connect an account at {sign_in.server}",
             f"The account that you sign in with will be used by {whose or 'everybody who uses this gateway'}.",
             "If you did not ask for this yourself, close this page.",
             form=f'<form method="post" action="{action}"><button>Continue</button></form>',
-            cookie=f"{_cookie_name(sign_in)}={cookie}; Path=/oauth; Max-Age=900; HttpOnly; SameSite=Lax{secure}",
+            cookie=f"{self._cookie_name(sign_in)}={cookie}; Path={kept}; Max-Age=900; HttpOnly; SameSite=Lax",
         )
+
+    @property
+    def _secure(self) -> bool:
+        return self.base.startswith("https:")
+
+    def _cookie_name(self, sign_in: SignIn) -> str:
+        # With this prefix no other host of the same domain can have put it there, for its own sign-in.
+        return f"{'__Host-' * self._secure}toolfold_{sign_in.identifier[:8].replace('-', '_')}"
+
+    def _cookie(self, headers: Mapping[str, str], sign_in: SignIn) -> str:
+        try:
+            found = SimpleCookie(headers.get("cookie", "")).get(self._cookie_name(sign_in))
+        except CookieError:
+            return ""
+        return found.value if found is not None else ""
 
     def _proof(self, sign_in: SignIn, cookie: str) -> str:
         return hmac.new(self._key, f"{sign_in.identifier} {cookie}".encode(), "sha256").hexdigest()
@@ -152,9 +172,12 @@ class SignIns:
         sign_in = self._by_state.get(parse_qs(query).get("state", [""])[0])
         if sign_in is None:
             return _nothing_waits()
-        cookie = _cookie(headers, sign_in)
+        cookie = self._cookie(headers, sign_in)
         if not sign_in.browser or not cookie or not hmac.compare_digest(cookie.encode(), sign_in.browser.encode()):
-            log.warning("a sign-in to %s was ended in another browser than it began in: refused", sign_in.server)
+            whose = f"of the caller {sign_in.caller} " if sign_in.caller else ""
+            log.warning(
+                "a sign-in %sto %s was ended in another browser than it began in: refused", whose, sign_in.server
+            )
             return Page.of(
                 "Not in this browser",
                 "This sign-in began in another browser, for somebody else. Nothing was stored.",
@@ -167,7 +190,8 @@ class SignIns:
             await self._keep(credential)
         except ToolfoldError as error:
             self._drop(sign_in)
-            return Page.of("That did not work", error.message, error.next_action, "Nothing was stored.", status=400)
+            log.warning("%s; next: %s", error.message, error.next_action)  # which is for whoever runs the gateway
+            return Page.of("That did not work", error.message, "Nothing was stored. Ask for it again.", status=400)
         if not sign_in.done.done():
             sign_in.done.set_result(credential)
         self._drop(sign_in)
@@ -183,15 +207,3 @@ def _nothing_waits() -> Page:
         "Where several gateways answer at this address, reload this page first: another of them may be waiting.",
         status=404,
     )
-
-
-def _cookie_name(sign_in: SignIn) -> str:
-    return f"toolfold_{sign_in.identifier[:8].replace('-', '_')}"
-
-
-def _cookie(headers: Mapping[str, str], sign_in: SignIn) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(_cookie_name(sign_in))
-    except CookieError:
-        return ""
-    return found.value if found is not None else ""

@@ -7,9 +7,10 @@ the issuer is away. Nothing here keeps a token, or puts a part of one into an er
 
 import asyncio
 import logging
+import secrets
 import time
 import warnings
-from base64 import urlsafe_b64decode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.auth.fetch import FORM, Fetched, Fetcher
-from toolfold.auth.registration import Client, authenticate
+from toolfold.auth.registration import Client, authenticate, error_of
 from toolfold.config.sections import Auth
 from toolfold.errors import NotAuthorized, ServerUnavailable, UpstreamError
 from toolfold.wire.jsonrpc import DECODE_ERRORS
@@ -98,11 +99,14 @@ class TokenCheck:
         self.client = Client(client_id=name, client_secret=secret, auth_method=method)
         self._keys: list[Key] = []
         self._loaded = -float("inf")
+        # How often the keys were read: what was checked with those of before is checked again.
+        self.keys_read = 0
         self._fetches = _Allowance(_FETCHES_A_MINUTE, _FETCHES_A_MINUTE / 60)
         self._questions = _Allowance(_ASKED_IN_A_BURST, _ASKED_A_SECOND)
         self._loading: asyncio.Task[bool] | None = None
         # Texts, and no errors: those would hold what was asked for when they were raised.
         self._problem = "none of its keys has been read yet"
+        self._trouble = ""
         self._metadata: _Metadata | None = None
         named = filter(None, (auth.issuer, auth.jwks_uri, auth.introspection_uri))
         # The first one says whether plain http is allowed, between addresses of this machine.
@@ -195,6 +199,7 @@ class TokenCheck:
             log.warning("%s", error.message)
             return False
         self._loaded = time.monotonic()
+        self.keys_read += 1
         return True
 
     async def load_keys(self) -> "list[Key]":
@@ -232,6 +237,12 @@ class TokenCheck:
         try:
             async with self._turns:
                 claims = await self._ask(token)
+            self._trouble = ""
+        except ServerUnavailable as error:
+            if error.message != self._trouble:  # told once, until it works again
+                self._trouble = error.message
+                log.warning("%s; next: %s", error.message, error.next_action)
+            raise
         finally:
             self._waiting -= 1
         if claims.get("active") is not True:
@@ -246,7 +257,20 @@ class TokenCheck:
     async def _ask(self, token: str) -> dict[str, Any]:
         uri = await self.introspection_uri()
         form = {"token": token, "token_type_hint": "access_token"}
-        return _read(await self._fetch(uri, *authenticate(self.client, self.auth.issuer, form)), dict[str, Any])
+        answer = await self._fetch(uri, *authenticate(self.client, self.auth.issuer, form))
+        if answer.status in (401, 403) or error_of(answer).startswith(("invalid_client", "unauthorized_client")):
+            raise ServerUnavailable(
+                "opaque tokens cannot be checked: the issuer refuses the client that this gateway asks with, with "
+                f"status {answer.status}",
+                next_action="trying again does not help; whoever runs the gateway compares `introspection_client` and "
+                "`introspection_secret` of [auth] with what the issuer has",
+            )
+        return _read(answer, dict[str, Any])
+
+    async def try_client(self) -> str:
+        """Where opaque tokens are asked for, by a client that was tried there. Raises `ServerUnavailable`."""
+        await self._ask(secrets.token_urlsafe(24))
+        return await self.introspection_uri()
 
     async def _fetch(self, uri: str, form: bytes = b"", headers: Mapping[str, str] | None = None) -> Fetched:
         try:
@@ -280,16 +304,26 @@ class TokenCheck:
 
 
 def _decode(part: str) -> bytes:
-    return urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    """One part of a token, which has one spelling: no padding, no other letters, no bits that nothing reads."""
+    data = urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    if urlsafe_b64encode(data).rstrip(b"=") != part.encode():
+        raise ValueError("it is not written as base64url")
+    return data
 
 
 def _refuse_other_kinds(claims: Mapping[str, Any], header: _Header) -> None:
     """ID tokens tell a client who signed in; they open nothing, and pass through browsers."""
     kind = claims.get("typ")
-    # Some issuers put the nonce into access tokens, too: those have scopes.
-    is_id_token = "nonce" in claims and not header.typ.lower().endswith("at+jwt") and not {"scope", "scp"} & set(claims)
+    # Some issuers put the nonce into access tokens, too: those have scopes, or say what they are.
+    is_id_token = "nonce" in claims and not header.typ.lower().endswith("at+jwt") and not _has_scopes(claims)
     if is_id_token or _FOREIGN_CLAIMS & set(claims) or (isinstance(kind, str) and kind.lower() in _FOREIGN_KINDS):
         raise NotAuthorized("this is a token of another kind than an access token, such as an ID token")
+
+
+def _has_scopes(claims: Mapping[str, Any]) -> bool:
+    named = (claims.get(name) for name in ("scope", "scp"))
+    words = (one for value in named for one in (value if isinstance(value, list) else [value]))
+    return any(str(one).split() for one in words if one is not None)
 
 
 def _check_time(claims: Mapping[str, Any], skew: float, *, required: bool) -> None:

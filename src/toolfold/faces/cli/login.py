@@ -11,16 +11,16 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from toolfold.auth.login import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, has_browser
 from toolfold.config import Settings
-from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, ServerUnavailable, SignInRequired, ToolfoldError
+from toolfold.errors import ConfigError, NotBuilt, ServerUnavailable, SignInRequired, ToolfoldError
 from toolfold.faces.cli.build import plural, read_servers
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
@@ -128,30 +128,25 @@ async def _log_in(
         return untried
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
         filled, vault = await credentials.filled(spec.name), credentials.vault
-        await vault.put(await grants.client_credentials(filled, vault, caller=owner))
+        await credentials.keep(await grants.client_credentials(filled, vault, caller=owner))
         return ""
-    if not (arguments.no_browser or arguments.device or has_browser() or sys.stdin.isatty()):
+    if not (arguments.no_browser or arguments.device or has_browser() or _has_terminal()):
         raise ConfigError(
             f"nobody can sign in to {spec.name} here: there is neither a browser nor a terminal",
             next_action="run it in a terminal, or with --device, where somebody reads the code that it prints; or "
             "store a key: --header NAME",
         )
     prospect = await credentials.prepare(spec.name, owner)
-    limit = arguments.timeout or _WAIT_S
-    try:
-        async with asyncio.timeout(limit):
-            credential = await _by_person(prospect, arguments, output)
-    except TimeoutError:
-        raise ServerTimeout(
-            f"nobody signed in to {spec.name} within {limit:g} s",
-            server=spec.name,
-            next_action=f"begin again: {SignInRequired.command(spec.name, owner)}; nothing was stored",
-        ) from None
-    await credentials.vault.put(credential)
+    limit = float(arguments.timeout or _WAIT_S)  # of the wait for a person: an issuer that hangs is waited for apart
+    await credentials.keep(await _by_person(prospect, arguments, output, limit))
     return ""
 
 
-async def _by_person(prospect: "Prospect", arguments: argparse.Namespace, output: Output) -> "Credential":
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()  # of a service it may be closed
+
+
+async def _by_person(prospect: "Prospect", arguments: argparse.Namespace, output: Output, limit: float) -> "Credential":
     spec = prospect.spec
     browser = has_browser() and not (arguments.no_browser or arguments.device)
     if arguments.device and not prospect.offers_device:
@@ -160,12 +155,12 @@ async def _by_person(prospect: "Prospect", arguments: argparse.Namespace, output
             next_action=f"{SignInRequired.command(spec.name, prospect.caller)} --no-browser",
         )
     if browser or not prospect.offers_device:
-        return await _by_address(prospect, output, browser=browser)
+        return await _by_address(prospect, output, limit, browser=browser)
     if not prospect.server.registration_endpoint:
         # Whoever has to register a client is told the address that a browser will be sent to.
         port = spec.oauth.redirect_port if spec.oauth is not None else 0
         await prospect.client(f"http://127.0.0.1:{port or DEFAULT_PORT}{CALLBACK}")
-    return await _by_device(prospect, output)
+    return await _by_device(prospect, output, limit)
 
 
 def _target(prospect: "Prospect") -> str:
@@ -173,12 +168,16 @@ def _target(prospect: "Prospect") -> str:
     return prospect.spec.name + (f", for the caller {prospect.caller}" if prospect.caller else "")
 
 
-async def _by_device(prospect: "Prospect", output: Output) -> "Credential":
+async def _by_device(prospect: "Prospect", output: Output, limit: float) -> "Credential":
     login, target = await prospect.device_login(), _target(prospect)
     output.note(f"To sign in to {target}, open this address on any device:\n\n    {login.verification_uri}\n")
     output.note(f"and enter the code  {output.style(login.user_code, 'bold', stream=output.err)}\n")
-    output.note(f"waiting, for {login.expires_in / 60:.0f} min at most; Ctrl-C to give up")
-    return await login.wait()
+    output.note(f"waiting, for {_duration(min(limit, login.expires_in))} at most; Ctrl-C to give up")
+    return await login.wait(limit)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:g} s"
 
 
 class _Callback:
@@ -188,103 +187,135 @@ class _Callback:
 
     def __init__(self, server: str) -> None:
         self._server = server
+        self.came = asyncio.Event()
         self.result: asyncio.Future[Credential] = asyncio.get_running_loop().create_future()
 
     async def page(self, method: str, target: str, headers: Mapping[str, str]) -> Page:
         parts = urlsplit(target)
-        if parts.path != CALLBACK or parse_qs(parts.query).get("state") != [self.login.state]:
+        # A browser that comes again, such as by a reload, must not undo what it began.
+        if self.came.is_set() or parts.path != CALLBACK or parse_qs(parts.query).get("state") != [self.login.state]:
             return Page.of("Nothing waits here", "This sign-in is over, or another one.", status=404)
+        self.came.set()
         try:
             credential = await self.login.finish(f"http://127.0.0.1{target}")
         except ToolfoldError as error:
             if not self.result.done():
                 self.result.set_exception(error)
             return Page.of("That did not work", error.message, "You can close this.", status=400)
-        self.result.set_result(credential)
+        if not self.result.done():
+            self.result.set_result(credential)
         return Page.of("Signed in", f"You are signed in to {self._server}. You can close this.")
 
 
-async def _by_address(prospect: "Prospect", output: Output, *, browser: bool) -> "Credential":
+async def _by_address(prospect: "Prospect", output: Output, limit: float, *, browser: bool) -> "Credential":
     """A browser comes back by itself where it is on this machine; from elsewhere a person pastes where it was sent."""
     spec = prospect.spec
     port = spec.oauth.redirect_port if spec.oauth is not None else 0
     callback = _Callback(spec.name)
     async with LoopbackListener(callback.page, port) as listener:
         login = callback.login = await prospect.code_login(listener.address + CALLBACK)
-        pasted = None if browser and not output.interactive else asyncio.ensure_future(_pasted(login, output))
-        _tell(login.url, _target(prospect), output, browser=browser)
-        if browser:
-            import webbrowser
+        _tell(login.url, _target(prospect), output, limit, browser=browser)
+        # In a browser's case somebody else may read standard input, unless it is a person's.
+        reads = not browser or output.interactive
+        pasting = _pasted(login, output) if reads else _never()
+        pasted = await _first_answer(callback.came, pasting, limit, login.url if browser else "")
+        if pasted:
+            return await login.finish(pasted)
+        if not browser and _has_terminal():
+            output.note("")  # ends the line of the prompt
+        if not callback.came.is_set():
+            raise prospect.unanswered(limit)
+        return await callback.result
 
-            await asyncio.to_thread(webbrowser.open, login.url)
-        try:
-            done, _ = await asyncio.wait(
-                {callback.result, *((pasted,) if pasted is not None else ())}, return_when=asyncio.FIRST_COMPLETED
-            )
-            if pasted is not None and callback.result not in done:
-                return await login.finish(pasted.result())
-            return callback.result.result()
-        finally:
-            if pasted is not None:
-                pasted.cancel()
+
+async def _first_answer(came: asyncio.Event, pasting: Coroutine[Any, Any, str], limit: float, opened: str) -> str:
+    """What somebody pasted, unless the browser came first, or the time was over. A browser is `opened` there."""
+    coming, pasted = asyncio.ensure_future(came.wait()), asyncio.ensure_future(pasting)
+    tasks: set[asyncio.Future[Any]] = {coming, pasted}
+    if opened:
+        import webbrowser
+
+        tasks.add(asyncio.ensure_future(asyncio.to_thread(webbrowser.open, opened)))
+    try:
+        await asyncio.wait({coming, pasted}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        return pasted.result() if pasted.done() and not came.is_set() else ""
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _pasted(login: "CodeLogin", output: Output) -> str:
-    """The address that somebody pastes. A slip costs nothing: it is asked for again, a few times."""
-    for left in reversed(range(_MAX_PASTES)):
-        text = await _read_line()
-        given = parse_qs(urlsplit(text).query)
-        if not text:
-            reason = "no address was given"
-        elif not given.keys() & {"code", "error"}:
-            reason = "that is no address with a code in it"
-        elif given.get("state") != [login.state]:
-            reason = "that address belongs to another sign-in"
-        else:
+    """The address that somebody pastes. A slip costs nothing: it is asked for again, a few times. The end of input is
+    no answer: the browser may still come back by itself."""
+    slips = 0
+    async for text in _lines():
+        if not (reason := _slip(login, text)):
             return text
-        if left:
-            output.err.write(f"{reason}. Paste the address that your browser was sent to, whole: ")
-            output.err.flush()
-    raise ConfigError(reason, next_action="run it again, and paste the address; nothing was stored")
+        slips += 1
+        if slips == _MAX_PASTES:
+            raise ConfigError(reason, next_action="run it again, and paste the address; nothing was stored")
+        output.note(f"{reason}.")
+        _prompt(output, ", whole: ")
+    return await _never()
 
 
-def _tell(url: str, target: str, output: Output, *, browser: bool) -> None:
+async def _never() -> str:
+    forever: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    return await forever
+
+
+def _slip(login: "CodeLogin", text: str) -> str:
+    """What is wrong with an address that somebody pasted."""
+    given = parse_qs(urlsplit(text).query)
+    if not text:
+        return "no address was given"
+    if not given.keys() & {"code", "error"}:
+        return "that is no address with a code in it"
+    state = given.get("state", [""])
+    if state == [login.state]:
+        return ""
+    cut = login.state.startswith(state[0])
+    return "that address was cut off before its end" if cut else "that address belongs to another sign-in"
+
+
+def _tell(url: str, target: str, output: Output, limit: float, *, browser: bool) -> None:
     if browser:
         output.note(f"Your browser opens, to sign in to {target}. If it does not, open this address:\n\n    {url}\n")
-        output.note("waiting for it; Ctrl-C to give up")
+        output.note(f"waiting for it, for {_duration(limit)} at most; Ctrl-C to give up")
         return
     output.note(f"To sign in to {target}, open this address in a browser, on any machine:\n\n    {url}\n")
     output.note("When you are done, it is sent to an address at 127.0.0.1 that it cannot open from another machine.")
-    output.err.write("Paste the address you were sent to: ")
-    output.err.flush()
+    if not _has_terminal():
+        output.note(f"waiting for it, or for the address on standard input, for {_duration(limit)} at most")
+    _prompt(output, ": ")
 
 
-async def _read_line() -> str:
-    """A line of standard input, while other things go on. Raises `ConfigError` at its end."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-    descriptor, line = sys.stdin.fileno(), bytearray()
+def _prompt(output: Output, end: str) -> None:
+    if _has_terminal():
+        output.err.write(f"Paste the address you were sent to{end}")
+        output.err.flush()
 
-    def read() -> None:
-        data = os.read(descriptor, _MAX_LINE)
-        line.extend(data)
-        if (not data or b"\n" in data or len(line) > _MAX_LINE) and not done.done():
-            loop.remove_reader(descriptor)
-            done.set_result(None)
 
-    try:
-        loop.add_reader(descriptor, read)
-    except PermissionError:  # a file: it never blocks
-        line.extend(os.read(descriptor, _MAX_LINE))
-        done.set_result(None)
-    try:
-        await done
-    finally:
-        loop.remove_reader(descriptor)
-    text = bytes(line).partition(b"\n")[0].decode(errors="replace").strip()
-    if not line:
-        raise ConfigError("no address was given", next_action="run it again, and paste the address; nothing was stored")
-    return text
+async def _lines() -> AsyncIterator[str]:
+    """The lines of standard input, until its end, while other things go on."""
+    loop, rest, data = asyncio.get_running_loop(), b"", b"\n"
+    while sys.stdin is not None and data:
+        readable = asyncio.Event()
+        try:
+            loop.add_reader(sys.stdin.fileno(), readable.set)
+        except PermissionError:  # a file: it never blocks
+            readable.set()
+        try:
+            await readable.wait()
+            data = os.read(sys.stdin.fileno(), _MAX_LINE)
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+        *whole, rest = (rest + data).split(b"\n")
+        if rest and (not data or len(rest) > _MAX_LINE):
+            whole, rest = [*whole, rest], b""
+        for line in whole:
+            yield line.decode(errors="replace").strip()
 
 
 async def _from_header(credentials: Credentials, spec: ServerSpec, owner: str, name: str) -> "Credential":
@@ -294,12 +325,12 @@ async def _from_header(credentials: Credentials, spec: ServerSpec, owner: str, n
         raise ConfigError(
             f"{name!r} is no header that can carry a key", next_action="name the one that the server wants"
         )
-    if sys.stdin.isatty():
+    if _has_terminal():
         import getpass
 
         value = getpass.getpass(f"{name}: ")
     else:
-        value = sys.stdin.readline(_MAX_LINE).strip()
+        value = sys.stdin.readline(_MAX_LINE).strip() if sys.stdin is not None else ""
     if not value or not (value.isascii() and value.isprintable()):
         raise ConfigError(
             f"no header can carry that value of {name}", next_action="give it on one line of standard input"
@@ -348,38 +379,34 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
             output.note("nobody is signed in")
         chosen = _chosen(found, arguments.server, arguments.caller, every=arguments.all)
         for one in chosen:
-            _tell_signed_out(output, one, runner.run(credentials.sign_out(one.server, one.caller)))
+            _tell_signed_out(output, one, *runner.run(credentials.sign_out(one.server, one.caller)))
         left = {one.server for one in runner.run(credentials.summaries())}
-    _mark(settings, {one.server for one in chosen} - left)
+    _mark(settings, {one.server: one.header for one in chosen}.items(), left)
     return 0
 
 
-def _tell_signed_out(output: Output, one: SignedIn, untold: str) -> None:
+def _tell_signed_out(output: Output, one: SignedIn, revoked: bool, left: str) -> None:
     if output.as_json:
-        output.data({"server": one.server, "caller": one.caller, "revoked": not untold})
+        output.data({"server": one.server, "caller": one.caller, "revoked": revoked, "left": left})
         return
     output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
-    if one.issuer:
-        output.note(_left_behind(one, untold))
+    output.note(left)
 
 
-def _mark(settings: Settings, servers: Collection[str]) -> None:
-    """Has the catalogue know that nobody is signed in to these servers any more."""
+def _mark(settings: Settings, signed_out: Iterable[tuple[str, str]], left: Collection[str]) -> None:
+    """Has the catalogue know that nobody is signed in to these servers any more, each with the header of its key, but
+    for those that are `left`."""
 
     async def work(gateway: Gateway) -> None:
         known = {record.name for record in await gateway.catalogue.servers()}
-        for name in sorted(known.intersection(servers)):
-            await gateway.catalogue.mark_failed(name, f"{name} {SignInRequired.phrase}: nobody is signed in to it")
+        for name, header in signed_out:
+            if name not in known or name in left:
+                continue
+            reason = f"its key in {header} was removed" if header else "nobody is signed in to it"
+            await gateway.catalogue.mark_failed(name, f"{name} {SignInRequired.phrase}: {reason}")
 
     with suppress(NotBuilt):
         run_with_gateway(settings, work, create=False)
-
-
-def _left_behind(one: SignedIn, untold: str) -> str:
-    """What may still work after a sign-out: a server need not ask the issuer about each token."""
-    until = time.strftime("until %Y-%m-%d %H:%M", time.localtime(one.expires_at)) if one.expires_at else "until it ends"
-    said = f"its issuer was not told: {untold}" if untold else "its issuer revoked it"
-    return f"{said}; a server that does not ask the issuer may take the last access token {until}"
 
 
 def _is_meant(one: SignedIn, server: str | None, caller: str | None) -> bool:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from toolfold.auth.resource import ProtectedResource
 from toolfold.config import Settings
 from toolfold.errors import SignInRequired, ToolfoldError
-from toolfold.upstream.credentials import Credentials
+from toolfold.upstream.credentials import Credentials, SignedIn
 
 
 class Finding(Struct, frozen=True):
@@ -45,7 +45,7 @@ def check_issuer(settings: Settings, *, connect: bool) -> Iterator[Finding]:
         if connect:
             text += f": it publishes {len(asyncio.run(check.load_keys()))} keys that can be used"
             if auth.introspection_client:
-                text += f", and is asked for opaque tokens at {asyncio.run(check.introspection_uri())}"
+                text += f", and is asked for opaque tokens at {asyncio.run(check.try_client())}"
     except ToolfoldError as error:
         yield wrong("sign-in", error.message, error.next_action)
     else:
@@ -66,10 +66,14 @@ def check_sign_ins(settings: Settings) -> Iterator[Finding]:
         yield well("sign-in", about, fix)
     for (problem, action), count in Counter((one.problem, one.next_action) for one in every if one.problem).items():
         yield wrong("sign-in", f"{count} stored cannot be opened: {problem}", action)
-    for one in found:
-        whose = f", caller {one.caller}" if one.caller else ""
-        make = wrong if one.ended else well
-        yield make(f"sign-in to {one.server}{whose}", f"signed in{one.describe()}, by {one.issuer or 'a header'}")
+    yield from map(_finding, found)
+
+
+def _finding(one: SignedIn) -> Finding:
+    whose = f", caller {one.caller}" if one.caller else ""
+    make = wrong if one.ended else mind if one.missing or one.unwritten else well
+    text = f"signed in, by {one.issuer or f'the header {one.header}'}{one.describe()}"
+    return make(f"sign-in to {one.server}{whose}", text, one.command or one.next_action)
 
 
 def check_servers_issuers(settings: Settings) -> Iterator[Finding]:
