@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def test_the_examples_load(name: str, tmp_path: Path) -> None:
     for block in re.findall(r"```toml[^\n]*\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL):
         (tmp_path / "toolfold.toml").write_text(block, "utf-8")
-        settings = Settings.load(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+        settings = Settings.load(environ={"HOME": str(tmp_path), "TOOLFOLD_TRUST_PROJECT": "1"}, cwd=tmp_path)
         assert settings.warnings == ()
 
 

@@ -102,7 +102,7 @@ def test_17_02_the_page_lists_what_is_passed() -> None:
 )
 def test_17_02_what_may_have_to_download_has_more_time(tmp_path: Path, server: str, seconds: float) -> None:
     (tmp_path / "toolfold.toml").write_text(f"[servers.a]\n{server}\n")
-    (spec,) = Settings.load(cwd=tmp_path, environ={"HOME": str(tmp_path)}).servers
+    (spec,) = Settings.load(cwd=tmp_path, environ={"HOME": str(tmp_path), "TOOLFOLD_TRUST_PROJECT": "1"}).servers
     assert spec.start_timeout_s == seconds
 
 

@@ -15,8 +15,9 @@ from toolfold.events import Events
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Era, ServerInfo
 from toolfold.upstream.base import PassthroughRequest
+from toolfold.upstream.leaves import watched_lists
 from toolfold.upstream.passthrough import Passthrough
-from toolfold.wire.types import PROMPTS_CHANGED, RESOURCES_CHANGED
+from toolfold.wire.types import PROMPTS_CHANGED
 
 
 class McpServer:
@@ -121,20 +122,13 @@ def test_what_a_server_declares_is_passed_on_without_tasks() -> None:
 
     server = McpServer("modern", b'{"tools":{},"tasks":{},"prompts":{"listChanged":true}}')
     passed(server, steps)
-    assert server.log == [
-        ("subscribe", ({"promptsListChanged": True}, (PROMPTS_CHANGED,))),
-        ("prompts/get", {"name": "p"}),
-    ]
+    assert server.log == [("prompts/get", {"name": "p"})]  # whoever opened it has subscribed to its lists
 
 
 @pytest.mark.parametrize("declared", [b"[1]", b"not json", b'{"prompts":true,"resources":{"listChanged":false}}'])
 def test_capabilities_that_declare_no_lists_are_not_subscribed_to(declared: bytes) -> None:
-    async def steps(scene: Scene) -> None:
-        await scene.passthrough.about()
-
-    server = McpServer("modern", declared)
-    passed(server, steps)
-    assert server.log == []
+    assert watched_lists(Raw(declared)) == {}
+    assert watched_lists(Raw(b'{"prompts":{"listChanged":true}}')) == {"prompts": PROMPTS_CHANGED}
 
 
 @pytest.mark.parametrize(("era", "reaches"), [("legacy", True), ("modern", False)])
@@ -208,7 +202,6 @@ def test_a_restarted_server_is_subscribed_to_again_and_another_s_restart_changes
     passed(old, steps)
     wanted = {"resourceSubscriptions": ["a"]}
     assert fresh.log == [
-        ("subscribe", ({"resourcesListChanged": True}, (RESOURCES_CHANGED,))),
         ("subscribe", (wanted, ())),
         ("end", wanted),
     ]

@@ -104,12 +104,7 @@ class CallPipeline:
                     call = checked
             if answer is None:
                 answer = await self._dispatch_in_time(call, context, given.timeout_s)
-            for hook in self._result_hooks:
-                # The call as it was asked for: its arguments may have been large values behind short references.
-                changed = hook(asked, context, answer)
-                if changed is not None:
-                    answer = await changed
-            outcome = answer
+            outcome = await self._finish(asked, context, answer)
             code = message = ""
         except ToolfoldError as error:
             code, message = error.code, error.message
@@ -124,6 +119,18 @@ class CallPipeline:
             return outcome
         await signing_in
         return await self(asked, given, again=True)  # its server refused it before it did anything
+
+    async def _finish(self, asked: ToolCall, context: CallContext, outcome: Outcome) -> Outcome:
+        """What the hooks make of the result of a call as it was asked for: its arguments may have been large values
+        behind short references."""
+        try:
+            for hook in self._result_hooks:
+                changed = hook(asked, context, outcome)
+                if changed is not None:
+                    outcome = await changed
+        except ToolfoldError as error:
+            raise error.after_work() from error.__cause__
+        return outcome
 
     async def _look_into(
         self, call: ToolCall, context: CallContext, error: ToolfoldError, again: bool

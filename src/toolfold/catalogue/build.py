@@ -10,14 +10,18 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial as bound
+from os.path import commonprefix
 from pathlib import Path as FilePath
 from typing import Protocol, TypeVar
 
 from msgspec import Raw, Struct
+from msgspec.json import decode, encode
 from msgspec.structs import asdict, replace
 
 from toolfold.catalogue.changes import changes_between
-from toolfold.catalogue.ids import Key, assign_ids
+from toolfold.catalogue.ids import Key, assign_all_ids
+from toolfold.catalogue.kinds import server_of
+from toolfold.catalogue.leaf_nodes import only_tools, with_leaves
 from toolfold.catalogue.metadata import Rules
 from toolfold.config import MetadataRule
 from toolfold.errors import StoreChanged
@@ -34,6 +38,9 @@ __all__ = ["Build"]
 MAX_LENGTH = 100
 # A first sentence shorter than this says too little alone; the next is added where it fits.
 _SHORT = 24
+
+# So many tools of a server that begin with the same sentence mean the server by it.
+_SHARED = 3
 
 # Characters of a description that are looked at.
 _MAX_READ = 2000
@@ -52,11 +59,23 @@ _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bapprox)[.!?](?=\s+[^a-z\s]|\s*$)")
 
 
-def _summarise(definition: ToolDefinition) -> str:
-    """The first sentence of the description, else the title, else the name in words."""
+def _summarise(definition: ToolDefinition, opening: str = "") -> str:
+    """The first sentence of the description after the opening, else the title, else the name in words."""
     name = " ".join(split_identifier(definition.name)).lower()
-    line = _line(definition.description) or _line(definition.title) or _line(name).capitalize()
-    return line or "A tool without a name or description"
+    line = _line(definition.description.removeprefix(opening)) or _line(definition.description)
+    return line or _line(definition.title) or _line(name).capitalize() or "A tool without a name or description"
+
+
+def _shared_opening(definitions: Iterable[ToolDefinition]) -> str:
+    """The whole sentences that most tools of a server begin with: `This tool belongs to the shop. It does: …`. A model
+    that reads them in every summary cannot tell the tools apart."""
+    texts = [definition.description[:_MAX_READ] for definition in definitions]
+    firsts = Counter(first for text in texts for first, end, _ in [text.partition(". ")] if end)
+    first, count = firsts.most_common(1)[0] if firsts else ("", 0)
+    if count < _SHARED or count * 2 < len(texts):
+        return ""
+    common = commonprefix([text for text in texts if text.startswith(f"{first}. ")])  # noqa: RUF071 - no paths
+    return common[: max(common.rfind(". "), common.rfind(": ")) + 2]
 
 
 def _line(text: str) -> str:
@@ -206,14 +225,25 @@ def build(
     kept = _kept(before, gone) if partial else ()
     servers = _servers({listing.server: listing for listing in listings}, failures or {}, before, at, kept)
     definitions = _definitions(servers, before)
-    assigned = assign_ids(definitions, {(tool.server, tool.name): tool.tool_id for tool in before.tools})
+    ids, odd_ids = assign_all_ids(definitions, {(t.server, t.definition.key): t.tool_id for t in before.tools})
     earlier = {tool.tool_id: tool for tool in before.tools}
+    openings = _openings(definitions)
     unplaced = [
-        _tool(tool_id, key[0], definitions[key], earlier.get(tool_id), numbers=before.numbers, rules=rules)
-        for key, tool_id in sorted(assigned.ids.items(), key=lambda item: item[1].casefold())
+        _tool(
+            tool_id,
+            key[0],
+            definitions[key],
+            earlier.get(tool_id),
+            numbers=before.numbers,
+            rules=rules,
+            opening=openings[key[0], definitions[key].kind],
+        )
+        for key, tool_id in sorted(ids.items(), key=lambda item: item[1].casefold())
     ]
-    counts = Counter(tool.server for tool in unplaced)
-    records = tuple(replace(server.record, tools=counts[name]) for name, server in servers.items())
+    counts = Counter((tool.server, tool.kind == "tool") for tool in unplaced)
+    records = tuple(
+        replace(server.record, tools=counts[name, True], others=counts[name, False]) for name, server in servers.items()
+    )
     nodes, tools, notes = _place_tools(unplaced, records, before if partial else None, place)
     changes = changes_between(earlier, {tool.tool_id: tool for tool in tools})
     new = _CatalogueState(tools=tools, nodes=nodes, servers=records)
@@ -222,9 +252,17 @@ def build(
         nodes=nodes,
         servers=records,
         changes=changes,
-        report=_report(new, before, changes, (*assigned.warnings, *notes)),
+        report=_report(new, before, changes, (*odd_ids, *notes)),
         update=_update(new, before, changes, at),
     )
+
+
+def _openings(definitions: Mapping[Key, ToolDefinition]) -> dict[tuple[str, str], str]:
+    """What the descriptions of a server begin with, for each kind of its leaves."""
+    listed: dict[tuple[str, str], list[ToolDefinition]] = {}
+    for (server, _), definition in definitions.items():
+        listed.setdefault((server, definition.kind), []).append(definition)
+    return {key: _shared_opening(own) for key, own in listed.items()}
 
 
 class _Server(Struct):
@@ -266,17 +304,17 @@ def _servers(
 def _definitions(servers: Mapping[str, _Server], before: _CatalogueState) -> dict[Key, ToolDefinition]:
     """Every tool by server and name. Of two with one name on one server only the first can ever be called."""
     definitions = {
-        (tool.server, tool.name): tool.definition
+        (tool.server, tool.definition.key): tool.definition
         for tool in before.tools
         if tool.server in servers and servers[tool.server].read is None
     }
     for name, server in servers.items():
         repeated: dict[str, None] = {}
         for definition in server.read or ():
-            if (name, definition.name) in definitions:
-                repeated[definition.name] = None
+            if (name, definition.key) in definitions:
+                repeated[definition.key] = None
             else:
-                definitions[name, definition.name] = definition
+                definitions[name, definition.key] = definition
         notes = [f'server "{name}" sent the tool "{tool}" more than once; the first one counts' for tool in repeated]
         if notes:
             server.record = replace(server.record, warnings=(*server.record.warnings, *notes))
@@ -291,12 +329,14 @@ def _tool(
     *,
     numbers: Mapping[str, Mapping[str, int]],
     rules: Rules,
+    opening: str,
 ) -> Tool:
     metadata = asdict(rules.metadata(tool_id, definition, server))
     # Hashing and summarising are most of the cost of a build, and most tools did not change.
     mark = earlier.fingerprint if earlier and earlier.definition == definition else _fingerprint(definition)
     if earlier is not None and earlier.fingerprint == mark:
-        return replace(earlier, definition=definition, server=server, paths=(), **metadata)
+        summary = _summarise(definition, opening) if opening else earlier.summary
+        return replace(earlier, definition=definition, server=server, summary=summary, paths=(), **metadata)
     versions = {**({earlier.fingerprint: earlier.version} if earlier else {}), **numbers.get(tool_id.casefold(), {})}
     return Tool(
         tool_id=tool_id,
@@ -305,14 +345,21 @@ def _tool(
         fingerprint=mark,
         # A definition that comes back gets its old number, so that a caller who expanded it then is not refused.
         version=versions.get(mark) or max(versions.values(), default=0) + 1,
-        summary=_summarise(definition),
+        summary=_summarise(definition, opening),
         **metadata,
     )
+
+
+_OF_THE_CONTENT = frozenset({"size", "annotations"})
 
 
 def _fingerprint(definition: ToolDefinition) -> str:
     """Of what callers see; where the owner changed that, of what the server sent as well."""
     raw, original = definition.raw, definition.original
+    if definition.kind == "resource":
+        # How large it is and when it changed says nothing of what it is: a file that is written to is not a new one.
+        sent = {key: value for key, value in decode(raw, type=dict[str, Raw]).items() if key not in _OF_THE_CONTENT}
+        return fingerprint(Raw(encode(sent)))
     return fingerprint(raw if original is None else Raw(b"[%b,%b]" % (bytes(raw), bytes(original))))
 
 
@@ -324,14 +371,17 @@ def is_unchanged(
     now = replace(now, stale=False, error="")
     if now != record or len(listing.tools) != len(tools):
         return False
-    stored, compiled = {tool.name: tool for tool in tools}, Rules(rules)
-    return all(
-        earlier is not None
-        and _tool(earlier.tool_id, earlier.server, definition, earlier, numbers={}, rules=compiled)
-        == replace(earlier, definition=definition, paths=())
-        for definition in listing.tools
-        for earlier in [stored.get(definition.name)]
-    )
+    stored, compiled = {tool.definition.key: tool for tool in tools}, Rules(rules)
+    openings = _openings({(listing.server, tool.key): tool for tool in listing.tools})
+
+    def is_same(definition: ToolDefinition, earlier: Tool) -> bool:
+        if definition.kind != "tool" and definition != earlier.definition:
+            return False  # it is listed with its size
+        own = openings[listing.server, definition.kind]
+        read = _tool(earlier.tool_id, earlier.server, definition, earlier, numbers={}, rules=compiled, opening=own)
+        return read == replace(earlier, definition=definition, paths=())
+
+    return all(tool.key in stored and is_same(tool, stored[tool.key]) for tool in listing.tools)
 
 
 def _place_tools(
@@ -344,9 +394,9 @@ def _place_tools(
         # A re-read server that changed nothing must not cost a placement of all tools.
         if unmoved == settled.tools:
             return settled.nodes, unmoved, ()
-    ontology = place(tools, {record.name: record.info for record in records})
-    placed = tuple(replace(tool, paths=ontology.placements.get(tool.tool_id, ())) for tool in tools)
-    return ontology.nodes, placed, ontology.warnings
+    ontology = place(only_tools(tools), {record.name: record.info for record in records})
+    nodes, places = with_leaves(tools, ontology.nodes, ontology.placements)
+    return nodes, tuple(replace(tool, paths=places.get(tool.tool_id, ())) for tool in tools), ontology.warnings
 
 
 def _update(new: _CatalogueState, before: _CatalogueState, changes: tuple[Change, ...], at: float) -> Update:
@@ -380,12 +430,10 @@ def _report(
 ) -> _BuildReport:
     owners = {tool.tool_id: tool.server for tool in (*before.tools, *new.tools)}
     # Of a tool that went in an earlier step only the id is known.
-    by_server = Counter(
-        (owners.get(change.tool_id, change.tool_id.partition(".")[0]), change.kind) for change in changes
-    )
+    by_server = Counter((owners.get(change.tool_id, server_of(change.tool_id)), change.kind) for change in changes)
     total = Counter(change.kind for change in changes)
     return _BuildReport(
-        tools=len(new.tools),
+        tools=sum(record.tools for record in new.servers),
         nodes=len(new.nodes),
         servers=tuple(
             _ServerReport(

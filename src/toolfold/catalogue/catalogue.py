@@ -21,6 +21,7 @@ from msgspec.json import Encoder, decode
 from msgspec.structs import replace
 
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, state_of, sum_of_tools
+from toolfold.catalogue.kinds import server_of
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, StoreError, ToolNotFound, UnknownPath
 from toolfold.storage.base import (
@@ -153,6 +154,10 @@ class Page(Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] = ()
     tools: tuple[Tool, ...] = ()
     next_cursor: str | None = None
+
+    @property
+    def tool_ids(self) -> tuple[str, ...]:
+        return tuple(tool.tool_id for tool in self.tools)
 
 
 class Branch(Struct, frozen=True):
@@ -333,7 +338,7 @@ class Catalogue:
             changes = await snapshot.changes(others[0], others[-1])
             if not any(number == others[0] for number, _ in changes) and len(others) > MAX_GENERATIONS:
                 return {record.name: record.tools for record in await snapshot.servers()}
-        servers = [change.tool_id.partition(".")[0] for number, change in changes if number not in made]
+        servers = [server_of(change.tool_id) for number, change in changes if number not in made]
         return {server: servers.count(server) for server in dict.fromkeys(servers)}
 
     @asynccontextmanager
@@ -472,7 +477,7 @@ class Catalogue:
     async def write_registry(self, path: FilePath) -> int:
         """Writes `tool_registry.json` and returns the number of tools in it."""
         async with self.snapshot() as snapshot:
-            return await _write_registry(path, tool_batches(snapshot))
+            return await _write_registry(path, tool_batches(snapshot, leaves=False))
 
 
 def _reversed(change: Change) -> Change:
@@ -481,11 +486,11 @@ def _reversed(change: Change) -> Change:
     return replace(change, kind=kinds.get(change.kind, "changed"), before=change.after, after=change.before)
 
 
-async def tool_batches(snapshot: Snapshot) -> AsyncIterator[list[Tool]]:
-    """All tools in the order of their ids, a few hundred at a time."""
+async def tool_batches(snapshot: Snapshot, *, leaves: bool = True) -> AsyncIterator[list[Tool]]:
+    """All tools in the order of their ids, a few hundred at a time; and the other leaves."""
     last = ""
     while batch := await snapshot.tools(after=last, limit=_BATCH_SIZE):
-        yield batch
+        yield batch if leaves else [tool for tool in batch if tool.kind == "tool"]
         last = batch[-1].tool_id
 
 
@@ -540,7 +545,7 @@ async def _tools_of_named_server(snapshot: Snapshot, tool_id: str) -> list[Tool]
     """The tools of the server that an id begins with."""
     from toolfold.catalogue.ids import plain_id
 
-    front = tool_id.partition(".")[0].casefold()
+    front = server_of(tool_id).casefold()
     servers = [
         record.name for record in await snapshot.servers() if plain_id(record.name, "").casefold() == f"{front}."
     ]
@@ -552,7 +557,7 @@ async def _what_became(snapshot: Snapshot, tool_id: str, was: ToolDefinition) ->
     from toolfold.catalogue.ids import natural_id
 
     folded = tool_id.casefold()
-    front = folded.partition(".")[0]
+    front = server_of(folded)
     steps = [(number, change.kind, change.tool_id) for number, change in await snapshot.changes(0, snapshot.generation)]
     went = max((number for number, kind, name in steps if kind == "removed" and name.casefold() == folded), default=0)
     came = [name for number, kind, name in steps if (number, kind) == (went, "added")]

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolfold.catalogue.ids import natural_id
+from toolfold.catalogue.ids import natural_leaf_id
+from toolfold.catalogue.kinds import bare_id
 from toolfold.config import MetadataRule
 from toolfold.text import truncate
 from toolfold.types import Listing, ToolCall, ToolDefinition
@@ -30,10 +31,10 @@ class Edits:
         """What the catalogue takes in of a listing."""
         if not self._rules:
             return listing
-        pairs = [(tool, self._matching(listing.server, tool.name)) for tool in listing.tools]
+        pairs = [(tool, self._matching(listing.server, tool)) for tool in listing.tools]
         kept = [pair for pair in pairs if not _hides(pair[1])]
         hidden = _hidden(listing.server, pairs)
-        names = {tool.name for tool, _ in kept}
+        names = {tool.key for tool, _ in kept}
         edited, warnings = [], list(listing.warnings)
         for tool, rules in kept:
             name = _name(rules) or tool.name
@@ -51,18 +52,22 @@ class Edits:
         if definition.original is None:
             return call
         name = definition.sent_name
-        fixed = _fixed(self._matching(call.tool.server, name), msgspec.json.decode(definition.original))
-        tool = replace(call.tool, definition=replace(definition, name=name))
+        sent = replace(definition, name=name)
+        fixed = _fixed(self._matching(call.tool.server, sent), msgspec.json.decode(definition.original))
+        tool = replace(call.tool, definition=sent)
         arguments = Raw(msgspec.json.encode({**msgspec.json.decode(call.arguments, type=dict[str, Raw]), **fixed}))
         return replace(call, tool=tool, arguments=arguments)
 
-    def _matching(self, server: str, name: str) -> list[MetadataRule]:
-        tool_id = natural_id(server, name)
-        return [rule for pattern, rule in self._rules if pattern.match(tool_id)]
+    def _matching(self, server: str, tool: ToolDefinition) -> list[MetadataRule]:
+        tool_id = natural_leaf_id(server, tool)
+        ids = {tool_id, bare_id(tool_id)}  # a rule that hides `git.*` hides what is no tool, too
+        # What is no tool is hidden or as it is.
+        rules = (rule for pattern, rule in self._rules if any(map(pattern.match, ids)))
+        return [rule for rule in rules if rule.hide or tool.kind == "tool"]
 
 
 def _hidden(server: str, pairs: Sequence[tuple[ToolDefinition, Sequence[MetadataRule]]]) -> tuple[str, ...]:
-    return tuple(natural_id(server, tool.name) for tool, rules in pairs if _hides(rules))
+    return tuple(natural_leaf_id(server, tool) for tool, rules in pairs if _hides(rules))
 
 
 def _hides(rules: Sequence[MetadataRule]) -> bool:

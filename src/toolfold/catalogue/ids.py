@@ -4,6 +4,8 @@ An id has at most 64 characters of `A-Za-z0-9_.-`. A server's name is cleaned to
 A tool whose name needs more than that gets a short form that ends in a hash of the full name, whoever else is there.
 Where two tools want one id, the one that had it keeps it, else the one whose name fits as it is, else the first by
 server and name; the other gets the hashed form. The order of reading never matters, and each such case is a warning.
+
+Before the id of a leaf that is no tool stands its kind: `prompt:git.review`. No tool's id has a colon.
 """
 
 import re
@@ -14,9 +16,9 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from toolfold.text import printable
-from toolfold.types import Tool
+from toolfold.types import Tool, ToolDefinition
 
-__all__ = ["ids_of", "natural_id", "plain_id"]
+__all__ = ["ids_of", "natural_id", "natural_leaf_id", "plain_id"]
 
 MAX_LENGTH = 64
 # What a long server name is cut to where the whole would be too long: the tool's own name matters more.
@@ -41,6 +43,21 @@ def natural_id(server: str, name: str) -> str:
     tool = name.replace("/", ".")
     tool_id = f"{_server_prefix(server)}.{tool}"
     return tool_id if _FIT.fullmatch(tool) and len(tool_id) <= MAX_LENGTH else _hashed_id(server, name)
+
+
+def natural_leaf_id(server: str, leaf: ToolDefinition) -> str:
+    """The id of any leaf where nobody else wants it. Names of resources are for people: cleaned rather than hashed."""
+    if leaf.kind == "tool":
+        return natural_id(server, leaf.name)
+    own = f"{leaf.kind}:{_server_prefix(server)}.{_clean(leaf.name[:MAX_LENGTH])}"
+    return own if len(own) <= MAX_LENGTH and own[-1] != "." else _hashed_leaf_id(server, leaf)
+
+
+def _hashed_leaf_id(server: str, leaf: ToolDefinition, digits: int = 8) -> str:
+    # By the address: several resources may have one name.
+    room, mark = MAX_LENGTH - digits - 1, _digest(f"{server}\0{leaf.key}", digits=digits)
+    front = f"{leaf.kind}:{_server_prefix(server)[:MAX_SERVER].rstrip('._-')}.{_clean(leaf.name[:room])}"
+    return f"{front[:room].rstrip('._-')}-{mark}"
 
 
 def ids_of(tool: Tool) -> tuple[str, ...]:
@@ -69,6 +86,26 @@ def _hashed_id(server: str, name: str, *, digits: int = 8) -> str:
     if len(front) + 1 + len(back) > room:
         front = front[: max(MAX_SERVER, room - 1 - len(back))].rstrip("._-") or "server"
     return f"{front}.{back}"[:room].rstrip("._-") + "-" + _digest(f"{server}\0{name}", digits=digits)
+
+
+def _assign_leaf_ids(leaves: Mapping[Key, ToolDefinition], previous: Mapping[Key, str]) -> dict[Key, str]:
+    """The same for leaves that are no tools, by their keys. Many have one name, and that is no news."""
+    ids = {key: previous[key] for key in leaves if key in previous}
+    taken = {tool_id.casefold() for tool_id in ids.values()}
+    for key in sorted(leaves.keys() - ids.keys()):
+        forms = (natural_leaf_id(key[0], leaves[key]), *(_hashed_leaf_id(key[0], leaves[key], n) for n in (8, 16, 32)))
+        ids[key] = next(form for form in forms if form.casefold() not in taken)
+        taken.add(ids[key].casefold())
+    return ids
+
+
+def assign_all_ids(
+    leaves: Mapping[Key, ToolDefinition], previous: Mapping[Key, str]
+) -> tuple[dict[Key, str], tuple[str, ...]]:
+    """The ids of tools and of all other leaves, and which tools could not have the one that one would expect."""
+    others = {key: leaf for key, leaf in leaves.items() if leaf.kind != "tool"}
+    assigned = assign_ids(leaves.keys() - others.keys(), previous)
+    return {**assigned.ids, **_assign_leaf_ids(others, previous)}, assigned.warnings
 
 
 def assign_ids(keys: Iterable[Key], previous: Mapping[Key, str]) -> _Assigned:

@@ -25,6 +25,7 @@ from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
 from toolfold.catalogue.ids import natural_id
+from toolfold.catalogue.kinds import bare_id
 from toolfold.config import MetadataRule
 from toolfold.types import Annotations, ToolDefinition
 from toolfold.words import READING, sounds_destructive, split_identifier
@@ -51,7 +52,8 @@ class Rules:
 
     def metadata(self, tool_id: str, definition: ToolDefinition, server: str = "") -> _Metadata:
         sent, renamed = _sent(definition.raw), definition.original is not None
-        ids = (tool_id, natural_id(server, definition.sent_name)) if renamed else (tool_id,)
+        # Of a rule for `git.*` nothing of git is left out: what is no tool is found by its id without the kind, too.
+        ids = (tool_id, natural_id(server, definition.sent_name)) if renamed else (tool_id, bare_id(tool_id))
         cost = _cost(sent)
         extra: list[str] = []
         access: list[str] = []
@@ -62,7 +64,8 @@ class Rules:
                 access += rule.access
                 tags += rule.tags
                 cost = cost if rule.cost is None else rule.cost
-        risks = _with(_risks_of(definition.sent_name, definition.annotations), extra)
+        name = definition.sent_name if definition.kind == "tool" else ""  # one of a document says nothing of risks
+        risks = _with(_risks_of(name, definition.annotations), extra)
         return _Metadata(
             risks=risks,
             tags=_once([*(f"risk:{risk}" for risk in risks if risk != UNSTATED), *tags]),

@@ -16,6 +16,7 @@ from toolfold.disclosure.descriptor import describe
 from toolfold.disclosure.fold import summarize_schema_for_llm
 from toolfold.disclosure.inspector import inspect_schema
 from toolfold.disclosure.inspector_tool import INSPECTOR_ID, TOOLBOX, inspector_tool, with_inspector
+from toolfold.disclosure.leaf import about_leaf
 from toolfold.disclosure.observed import Observer, decode_schema, observed_calls, result_schema
 from toolfold.disclosure.render import render_tool
 from toolfold.errors import ToolNotFound
@@ -54,7 +55,10 @@ class Describer:
         try:
             return await view.tool(tool_id, current=current)
         except ToolNotFound as error:
-            raise await self._with_suggestions(view, error, tool_id) from None
+            told = await self._with_suggestions(view, error, tool_id)
+            if tool_id not in told.hints:
+                raise told from None
+        return await view.tool(tool_id, current=current)  # it came while what is near was looked for
 
     async def _with_suggestions(self, view: CatalogueView, error: ToolNotFound, tool_id: str) -> ToolNotFound:
         """The same error with ids alike by letters and by meaning: a likely typing error first, else what was meant."""
@@ -83,7 +87,8 @@ class Describer:
         names: dict[str, list[str]] = {TOOLBOX: [inspector_tool().name]}
         async with view.catalogue.snapshot() as snapshot:
             for tool in await snapshot.tools():
-                names.setdefault(tool.server, []).append(tool.name)
+                if tool.kind == "tool":
+                    names.setdefault(tool.server, []).append(tool.name)
         return names
 
     async def expand(self, view: CatalogueView, tool_id: str) -> ExpandedTool:
@@ -93,7 +98,7 @@ class Describer:
         answer = render_tool(tool, *summarize_schema_for_llm(schema, tool_id=tool.tool_id))
         if observed_calls(schema) is not None:
             answer["result_schema"] = Raw(msgspec.json.encode(schema))
-        return {**answer, **await self._warnings(view, tool)}
+        return {**answer, **about_leaf(tool), **await self._warnings(view, tool)}
 
     async def inspect(
         self, view: CatalogueView, tool_id: str, field_path: str | None, max_depth: int, max_fields: int
@@ -155,7 +160,7 @@ class Describer:
     def observe(self, call: ToolCall, context: CallContext, outcome: Outcome) -> None:
         """Learns from what a tool returned: a hook on the results of calls."""
         del context
-        if call.tool.server != TOOLBOX:
+        if call.tool.server != TOOLBOX and call.tool.kind == "tool":
             self.observer.observe(call.tool, outcome)
 
     async def aclose(self) -> None:

@@ -5,20 +5,28 @@ faces and the gateway pass in the pages that the catalogue and search return. Th
 search, since disclosure and search do not import each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import NotRequired, Protocol, TypedDict
 
 from toolfold.answers import ExpandedTool, ListedNode, NodePage, ToolHit, ToolList, ToolPage, ToolPointer
 from toolfold.catalogue.catalogue import Page
 from toolfold.containers import BoundedDict
+from toolfold.disclosure.plain_arguments import plain_arguments
 from toolfold.storage.base import Store
 from toolfold.types import Caller, Node, Path, Tool
+
+__all__ = ["Expansions", "render_tool_page"]
 
 # How long other gateways know of an expansion.
 _SHARED_S = 3600.0
 # The record of expansions belongs to the caller, not to a connection, so it must not grow with those.
 _MAX_EXPANSIONS = 50_000
+# A search expands the first hits alone: of those further down one in fifty is the tool that was looked for, and every
+# line is sent again with every later step (measured: docs/discovery.md).
+_MAX_EXPANDED_HITS = 2
+# A longer description has more to say than a pointer's summary.
+_MAX_DESCRIPTION_CHARS = 600
 
 
 class _Noted(TypedDict):
@@ -73,15 +81,13 @@ def render_list_page(page: _ListPage) -> ToolList:
     return {**_listing(page.path, page.nodes, tools, page.next_cursor), **_noted(page.note)}
 
 
-def render_tool_page(page: _ToolPage) -> ToolPage:
-    """The answer of `search_tool_by_category`: each tool at its primary place."""
+def render_tool_page(page: _ToolPage, expanded: Mapping[str, Sequence[str]] | None = None) -> ToolPage:
+    """The answer of `search_tool_by_category`: each tool at its primary place. `expanded`: see `Expansions.of_hits`."""
     results = [_hit(tool, None, confidence, same_as) for tool, confidence, same_as in page.tools]
-    return {
-        "category_path": list(page.path),
-        "results": results,
-        "next_cursor": page.next_cursor,
-        **_noted(page.note),
-    }
+    answer: ToolPage = {"category_path": list(page.path), "results": results, "next_cursor": page.next_cursor}
+    if expanded:
+        answer["expanded"] = expanded
+    return {**answer, **_noted(page.note)}
 
 
 def render_node_page(page: _NodePage) -> NodePage:
@@ -160,6 +166,16 @@ class Expansions:
 
     def record(self, caller: Caller, tool_id: str, version: int) -> None:
         self._versions.renew(_expansion_key(caller, tool_id), version)
+
+    def of_hits(self, caller: Caller, page: _ToolPage) -> dict[str, list[str]]:
+        """What the first hits of a search take, where lines tell that whole: to their caller they are expanded."""
+        found: dict[str, list[str]] = {}
+        for tool, _, _ in page.tools[:_MAX_EXPANDED_HITS]:
+            lines = plain_arguments(tool.definition.input_schema)
+            if lines is not None and len(tool.definition.description) <= _MAX_DESCRIPTION_CHARS:
+                found[tool.tool_id] = lines
+                self.record(caller, tool.tool_id, tool.version)
+        return found
 
     def version(self, caller: Caller, tool_id: str) -> int | None:
         """The version that the caller expanded last; `None`: none, or it was long ago."""

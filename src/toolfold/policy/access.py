@@ -9,6 +9,10 @@ whatever the policy allows. A tool fits a list if it fits one of its patterns, a
     risk:destructive    a risk: what the server claims, what the name says, what the owner adds. `risk:unstated` too
     server:git          the configured name of a server
     flag:instructions   something that the check of descriptions found
+    resource:git.*      a resource or a template, by its id; `template:` a template alone, `prompt:` a prompt
+
+Resources and prompts are leaves like tools, and all kinds of patterns fit them. An id without a kind means tools; but
+in `deny`, `reveal` and `confirm` whatever has that id: who denies `git.*` means all of git.
 
 `toolbox.run_script` and `toolbox.live_python` are ids, too: of scripts, and of live Python.
 
@@ -27,6 +31,7 @@ from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.catalogue.ids import ids_of, plain_id
+from toolfold.catalogue.kinds import bare_id
 from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
@@ -45,8 +50,11 @@ _Words = Callable[[Tool, Flags], Iterable[str]]
 
 _WORDS: dict[str, _Words] = {
     # A tool whose id carries a hash, since another had it first, is still the one that its name says.
-    "id": lambda tool, flags: (*ids_of(tool), plain_id(tool.server, tool.definition.sent_name)),
+    "id": lambda tool, flags: (*ids_of(tool), bare_id(tool.tool_id), plain_id(tool.server, tool.definition.sent_name)),
     "exact id": lambda tool, flags: ids_of(tool),
+    "resource": lambda tool, flags: (bare_id(tool.tool_id),) if tool.kind in {"resource", "template"} else (),
+    "template": lambda tool, flags: (bare_id(tool.tool_id),) if tool.kind == "template" else (),
+    "prompt": lambda tool, flags: (bare_id(tool.tool_id),) if tool.kind == "prompt" else (),
     "path": lambda tool, flags: ("/".join(path) for path in tool.paths),
     "tag": lambda tool, flags: tool.tags,
     "risk": lambda tool, flags: tool.risks,
@@ -82,11 +90,14 @@ class _Patterns:
         return self.everything or any(_may_fit(*_split_pattern(text), server) for text in self._texts)
 
 
+_BY_ID = frozenset({"id", "resource", "template", "prompt"})
+
+
 def _may_fit(kind: str, expression: str, server: str) -> bool:
     if kind == "server":
         return re.match(translate(expression), server, re.IGNORECASE) is not None
     front, head = plain_id(server, "").casefold(), re.split(r"[*?\[]", expression, maxsplit=1)[0].casefold()
-    return kind != "id" or head.startswith(front) or front.startswith(head)
+    return kind not in _BY_ID or head.startswith(front) or front.startswith(head)
 
 
 # Ids that no server has: of scripts, and of live Python.
@@ -174,11 +185,17 @@ class _Rules:
         """Whether the tool is in the subset: what is not does not exist there."""
         return self._subset.match(tool, flags)
 
-    def hides(self, server: str) -> bool:
-        """Whether nothing of a server may be seen, whatever its tools are."""
+    def hides(self, server: str, tool_id: str = "") -> bool:
+        """Whether nothing of a server may be seen, whatever its tools are; with an id, whether that tool may not, of
+        which nothing else is known."""
         definition = ToolDefinition(name="\0", raw=EMPTY_OBJECT)
-        unknown = Tool(tool_id=plain_id(server, "\0"), server=server, definition=definition, fingerprint="")
-        return not self._allow.may_fit(server) or self._deny.match(unknown)
+        named = tool_id or plain_id(server, "\0")
+        unknown = Tool(tool_id=named, server=server, definition=definition, fingerprint="")
+        if tool_id:
+            seen = self._allow.match(unknown, ()) and self._subset.match(unknown, ())
+        else:
+            seen = self._allow.may_fit(server) and self._subset.may_fit(server)
+        return not seen or self._deny.match(unknown)
 
     def reveals(self, tool: Tool, flags: Flags = ()) -> bool:
         return not self._reveal.nothing and self._reveal.match(tool, flags)
@@ -364,7 +381,7 @@ class AccessControl:
         async def compile_view(view: Snapshot) -> VisibleCatalogue:
             gone = await hidden()
             found = [tool async for batch in tool_batches(view) for tool in batch]
-            tools = [tool for tool in found if not gone or (tool.server, tool.definition.sent_name) not in gone]
+            tools = [tool for tool in found if not gone or (tool.server, tool.definition.sent_key) not in gone]
             review = TrustReview()
             if self._trust.holds_tools or rules.asks_flags:
                 review = await self._trust.review_tools(view.generation, tools)
@@ -374,7 +391,15 @@ class AccessControl:
                 _visible_to, rules, groups, tools, nodes, flags=review.flags, held=review.held
             )
 
-        return CatalogueView(self._catalogue, compile_view, stamp, self._servers, rules.hides)
+        return CatalogueView(self._catalogue, compile_view, stamp, self._servers, rules.hides, own=own)
+
+    def allows_unlisted(self, resource: Tool, caller: Caller) -> bool:
+        """Whether this caller may read a resource that its server does not list: it is nowhere in the tree, and nobody
+        has accepted it."""
+        caller = self.resolve(caller)
+        rules = _Rules(self._rules[caller.policy].policy, self.subset(caller.subset) if caller.subset else ("**",))
+        accepted = self._settings.trust.accept_new
+        return accepted and rules.holds(resource) and rules.allows(resource, caller.groups)
 
     def check_program(self, program: Tool, caller: Caller) -> None:
         """Raises `NotAuthorized` where the caller's policy does not allow this program of the toolbox."""
@@ -398,8 +423,9 @@ class AccessControl:
         if not await whole.generations():
             return frozenset()
         async with whole.snapshot() as snapshot, view.catalogue.snapshot() as visible:
-            tools = {record.name: record.tools for record in await snapshot.servers()}
-            return frozenset(entry.name for entry in await visible.servers() if entry.tools == tools.get(entry.name))
+            tools = {record.name: (record.tools, record.others) for record in await snapshot.servers()}
+            seen = await visible.servers()
+            return frozenset(entry.name for entry in seen if (entry.tools, entry.others) == tools.get(entry.name))
 
     async def unused_patterns(self) -> Sequence[tuple[str, str]]:
         """Patterns of the settings that fit no tool there is: where each stands, and the pattern."""

@@ -18,11 +18,14 @@ from msgspec.structs import replace
 from toolfold.answers import NodePage, ToolList, ToolPage
 from toolfold.catalogue.catalogue import Catalogue, Tree
 from toolfold.catalogue.ids import natural_id
-from toolfold.errors import CatalogueError, ServerUnavailable, ToolNotFound, UpstreamError
+from toolfold.catalogue.kinds import bare_id
+from toolfold.errors import CatalogueError, ServerUnavailable, SignInRequired, ToolNotFound, UpstreamError
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Version, fold_path, sibling_order
 from toolfold.text import truncate
 from toolfold.types import Change, Node, Path, Tool
 from toolfold.upstream.refresh import UpstreamManager
+
+__all__ = ["CatalogueView"]
 
 Compile = Callable[[Snapshot], Awaitable["VisibleCatalogue"]]
 # A value that changes when what may be seen changes without a new generation, such as an accepted tool.
@@ -52,9 +55,13 @@ class CatalogueView:
         compile: Compile | None = None,  # noqa: A002 - the name callers use
         stamp: Stamp | None = None,
         servers: UpstreamManager | None = None,
-        hides: Callable[[str], bool] = lambda server: False,
+        hides: Callable[..., bool] = lambda server, tool_id="": False,
+        *,
+        own: str = "",
     ) -> None:
         self._whole = catalogue
+        # The one caller whose view it is, where each has accounts of its own.
+        self._own = own
         # Of such a server nothing may be seen: to wait for it would tell that it is there.
         self.hides = hides
         self._servers = servers
@@ -81,7 +88,7 @@ class CatalogueView:
                 raise await self._not_found(tool_id, error, unasked) from None
         if not current or self._servers is None or self._servers.is_current(tool.server):
             return tool
-        await self._servers.ask([tool.server])
+        await self._servers.ask([tool.server], self._own)
         return await self.catalogue.tool(tool_id)
 
     async def unread(self, server: str) -> str:
@@ -124,26 +131,27 @@ class CatalogueView:
             return {}
         servers = self._servers
         named = [name for name in servers.names if _names(tool_id, name) and not self.hides(name)]
-        return await servers.ask(named or [name for name in servers.awake() if not self.hides(name)])
+        return await servers.ask(named or [name for name in servers.awake() if not self.hides(name)], self._own)
+
+    async def settled(self) -> "CatalogueView":
+        """The same, once what is read for who has just signed in somewhere is in it, or takes too long."""
+        if self._servers is not None:
+            await self._servers.arrivals.settle(self._own, self.hides)
+        return self
 
     async def _not_found(
         self, tool_id: str, error: ToolNotFound, unasked: Mapping[str, UpstreamError]
-    ) -> ToolNotFound | ServerUnavailable:
+    ) -> ToolNotFound | UpstreamError:
         """The same error, or that its server is disabled or could not be asked; others that could not are named."""
         if disabled := self._disabled(tool_id):
             return ServerUnavailable.disabled(disabled)
         if unasked and not self.unrestricted:  # a server that the caller sees nothing of is not named
-            seen = {record.name for record in await self.catalogue.servers()}
+            own = self._servers.per_caller if self._servers is not None else frozenset()
+            seen = {record.name for record in await self.catalogue.servers()} | own
             unasked = {name: reason for name, reason in unasked.items() if name in seen}
         for name, reason in unasked.items():
             if _names(tool_id, name):
-                return ServerUnavailable(
-                    f"{truncate(tool_id, _MAX_NAME)!r} is not known: its server {name} could not be asked: "
-                    f"{truncate(reason.message, _MAX_REASON)}",
-                    server=name,
-                    next_action="use another tool, or try again later; whoever runs the gateway finds out more with "
-                    f"`toolfold doctor --connect`. {reason.next_action}".strip(),
-                )
+                return _unasked(tool_id, name, reason)
         if not unasked:
             return error
         names = ", ".join(f"{name} ({truncate(reason.message, _MAX_REASON)})" for name, reason in unasked.items())
@@ -151,10 +159,11 @@ class CatalogueView:
         return ToolNotFound(message, hints=error.hints, next_action=error.next_action)
 
     def _disabled(self, tool_id: str) -> str:
-        """The server that an id names, where it is disabled."""
+        """The server that an id names, where it is disabled. Its tools are not there to be judged by what they do: a
+        caller who might not see this one hears what it hears of any that does not exist."""
         specs = () if self._servers is None else self._servers.specs()
         own = (spec.name for spec in specs if not spec.enabled and _names(tool_id, spec.name))
-        return next((name for name in own if not self.hides(name)), "")
+        return next((name for name in own if not self.hides(name, tool_id)), "")
 
     async def allowed(self) -> Callable[[str], bool] | None:
         """The test for tool ids, as it is now; `None`: everything may be seen."""
@@ -183,7 +192,7 @@ class CatalogueView:
 
 def _is_old(record: ServerRecord, why: str) -> str:
     at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record.read_at))
-    return f"{record.name} cannot be read now ({why}): this is what it listed on {at}"
+    return f"{record.name} could not be read the last time ({why}): this is what it listed on {at}"
 
 
 def _are_old(records: Sequence[ServerRecord]) -> str:
@@ -192,9 +201,24 @@ def _are_old(records: Sequence[ServerRecord]) -> str:
     return "; ".join((*texts, *rest))
 
 
+def _unasked(tool_id: str, server: str, reason: UpstreamError) -> UpstreamError:
+    """For a tool of a server that could not be asked. What helps against that comes first."""
+    if isinstance(reason, SignInRequired):  # it says itself what to do
+        return reason.with_traceback(None)
+    action = f"{reason.next_action.rstrip('. ')}. Else " if reason.next_action else ""
+    action += "use another tool, or try again later; whoever runs the gateway finds out more with "
+    action += "`toolfold doctor --connect`"
+    return ServerUnavailable(
+        f"{truncate(tool_id, _MAX_NAME)!r} is not known: its server {server} could not be asked: "
+        f"{truncate(reason.message, _MAX_REASON)}",
+        server=server,
+        next_action=action,
+    )
+
+
 def _names(tool_id: str, server: str) -> bool:
     """Whether an id is one of a server's tools, by its beginning."""
-    return tool_id.casefold().startswith(natural_id(server, "a").removesuffix("a").casefold())
+    return bare_id(tool_id).casefold().startswith(natural_id(server, "a").removesuffix("a").casefold())
 
 
 class VisibleCatalogue:
@@ -208,14 +232,17 @@ class VisibleCatalogue:
     ) -> None:
         self.refused = refused or {}
         self.ids: dict[str, str] = {}
-        self.servers: dict[str, int] = {}
+        # Of each server how many tools, and how many other leaves.
+        self.servers: dict[str, tuple[int, int]] = {}
         # The same for the same tools at the same places, and no number of a generation.
         self.state = _FIRST_STATE
         counts: dict[str, _Count] = {}
         parents = _parents(nodes)
         for tool in tools:
             self.ids[tool.tool_id.casefold()] = tool.tool_id
-            self.servers[tool.server] = self.servers.get(tool.server, 0) + 1
+            tools_of, others_of = self.servers.get(tool.server, (0, 0))
+            is_tool = tool.kind == "tool"
+            self.servers[tool.server] = (tools_of + is_tool, others_of + (not is_tool))
             self.state += crc32(f"{tool.tool_id} {tool.fingerprint} {tool.paths}".encode(errors="surrogatepass"))
             _count(tool, parents, counts)
         visible = [node for node in nodes if fold_path(node.path) in counts]
@@ -395,7 +422,8 @@ class _VisibleSnapshot:
         """Those with a visible tool. Their warnings are left out: they may name tools that are not."""
         counts = self._visible.servers
         records = await self._snapshot.servers()
-        return [replace(record, tools=counts[record.name], warnings=()) for record in records if record.name in counts]
+        own = ((record, *counts[record.name]) for record in records if record.name in counts)
+        return [replace(record, tools=tools, others=others, warnings=()) for record, tools, others in own]
 
     async def versions(self, tool_id: str) -> list[Version]:
         return await self._snapshot.versions(tool_id) if self._visible.sees(tool_id) else []

@@ -13,7 +13,18 @@ from msgspec import Raw, Struct
 
 from toolfold.config import MetadataRule
 from toolfold.storage.base import ServerRecord
-from toolfold.types import CallContext, Era, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
+from toolfold.types import (
+    CallContext,
+    Change,
+    Era,
+    Listing,
+    OnInput,
+    OnProgress,
+    Outcome,
+    ServerInfo,
+    ServerSpec,
+    ToolCall,
+)
 from toolfold.wire.types import WireOptions
 
 if TYPE_CHECKING:
@@ -132,7 +143,7 @@ class _Written(Protocol):
     """What a write tells."""
 
     @property
-    def changes(self) -> Sequence[object]:
+    def changes(self) -> Sequence[Change]:
         """The tools that came, went or changed."""
 
 

@@ -5,13 +5,16 @@ that only read the catalogue load this, too. Above: `per_caller.py`, which reads
 """
 
 from hashlib import blake2b
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.containers import BoundedDict
 from toolfold.storage.base import Store, update_state
-from toolfold.types import Listing, ServerInfo
+from toolfold.types import Kind, Listing, ServerInfo
+
+_T = TypeVar("_T")
 
 _NAMESPACE = "caller tools"
 _MAX_CALLERS = 4096
@@ -26,6 +29,8 @@ class _Known(Struct):
     tools: dict[str, Raw] = {}
     callers: dict[str, dict[str, str]] = {}
     info: ServerInfo = ServerInfo()
+    leaves: dict[str, tuple[Kind, Raw]] = {}
+    """The same of what is no tool, by its key: `callers` has both."""
 
 
 class CallerTools:
@@ -48,6 +53,10 @@ class CallerTools:
     async def of(self, server: str) -> _Known:
         return (await self.load()).get(server, _Known())
 
+    async def has_list(self, server: str, caller: str) -> bool:
+        """Whether it is known what a server lists to a caller; for those who share an account the catalogue knows."""
+        return not caller or caller in (await self.of(server)).callers
+
     async def hidden_from(self, caller: str, servers: frozenset[str]) -> Hidden:
         """The tools that this caller has not. One who never signed in has those that all others have."""
         if (caller, servers) in self._hidden:
@@ -56,8 +65,9 @@ class CallerTools:
         for server in servers:
             known = await self.of(server)
             lists = [known.callers[caller]] if caller in known.callers else list(known.callers.values())
-            own = set(known.tools).intersection(*lists)
-            hidden.update((server, name) for name in known.tools.keys() - own)
+            everything = {*known.tools, *known.leaves}
+            own = everything.intersection(*lists)
+            hidden.update((server, name) for name in everything - own)
         self._hidden[caller, servers] = frozenset(hidden)
         return self._hidden[caller, servers]
 
@@ -76,30 +86,37 @@ class CallerTools:
         await update_state(self._store, _NAMESPACE, server, change)
         (await self.load())[server] = after
         self._hidden.clear()
-        return after.tools != before.tools
+        return (after.tools, after.leaves) != (before.tools, before.leaves)
 
     async def listing(self, server: str) -> Listing:
         """The tools that any caller has."""
         known = await self.of(server)
         from toolfold.upstream.definitions import read_definitions
+        from toolfold.upstream.leaves import read_leaf
 
         tools, warnings = read_definitions(list(known.tools.values()))
-        forms = [{own[name] for own in known.callers.values() if name in own} for name in known.tools]
+        tools = (*tools, *(read_leaf(kind, raw) for kind, raw in known.leaves.values()))
+        forms = [{own[name] for own in known.callers.values() if name in own} for name in (*known.tools, *known.leaves)]
         if differing := sum(len(digests) > 1 for digests in forms):
             warnings = (*warnings, f"{differing} of its tools differ by caller: the form that was listed last counts")
         return Listing(server=server, tools=tools, info=known.info, warnings=warnings)
 
 
 def _with_listing(known: _Known, caller: str, listing: Listing | None) -> _Known:
-    callers, tools = dict(known.callers), dict(known.tools)
+    callers, tools, leaves = dict(known.callers), dict(known.tools), dict(known.leaves)
     before = callers.pop(caller, {})
     if listing is not None:
-        own = callers[caller] = {tool.name: _digest(tool.raw) for tool in listing.tools}
+        own = callers[caller] = {tool.key: _digest(tool.raw) for tool in listing.tools}
         # The newest form counts. What a caller has listed before is not new, where another's differs from it.
-        tools |= {tool.name: tool.raw for tool in listing.tools if before.get(tool.name) != own[tool.name]}
+        new = [tool for tool in listing.tools if before.get(tool.key) != own[tool.key]]
+        tools.update((tool.key, tool.raw) for tool in new if tool.kind == "tool")
+        leaves.update((tool.key, (tool.kind, tool.raw)) for tool in new if tool.kind != "tool")
     had = set().union(*callers.values())
-    tools = {name: raw for name, raw in tools.items() if name in had}
-    return _Known(tools, callers, known.info if listing is None else listing.info)
+    return _Known(_among(tools, had), callers, known.info if listing is None else listing.info, _among(leaves, had))
+
+
+def _among(entries: dict[str, _T], names: set[str]) -> dict[str, _T]:
+    return {name: entry for name, entry in entries.items() if name in names}
 
 
 def _digest(raw: Raw) -> str:

@@ -31,6 +31,11 @@ __all__ = ["Credentials", "SignedIn"]
 
 log = logging.getLogger("toolfold.auth")
 
+_WRITTEN_LATER = "make room, or let toolfold write to that folder: it is written by itself then"
+_NEWER_LIVES_ON = (
+    "another toolfold had renewed it and could not write that: its newer tokens may live on until they end"
+)
+
 
 class SignedIn(Struct, frozen=True, kw_only=True):
     """One sign-in, as anybody may read it."""
@@ -46,6 +51,12 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     """Whether it is renewed by itself."""
     ended: bool = False
     """Whether only a new sign-in helps."""
+    missing: tuple[str, ...] = ()
+    """Rights that the server wants for some tool, and that were not asked for yet."""
+    header: str = ""
+    """Of a key: the header that carries it."""
+    unwritten: str = ""
+    """Why what it was renewed to is in the memory of a running toolfold alone."""
     problem: str = ""
     """Why it cannot be read. Its caller may then be a mark in the place of a name."""
     next_action: str = ""
@@ -55,8 +66,16 @@ class SignedIn(Struct, frozen=True, kw_only=True):
         who = f" as {self.subject}" if self.subject else ""
         until = time.strftime(" until %Y-%m-%d %H:%M", time.localtime(self.expires_at)) if self.expires_at else ""
         if self.ended:
-            return f"{who}{until}, which has ended: {SignInRequired.command(self.server, self.caller)}"
-        return f"{who}{until}{', renewed by itself' if self.renews else ''}"
+            return f"{who}{until}, which has ended"
+        missing = f", without rights that a tool wants: {' '.join(self.missing)[:300]}" if self.missing else ""
+        held = f", renewed in memory alone: {self.unwritten}" if self.unwritten else ""
+        return f"{who}{until}{', renewed by itself' if self.renews else ''}{missing}{held}"
+
+    @property
+    def command(self) -> str:
+        """What to type, where a new sign-in helps; else nothing."""
+        again = SignInRequired.command(self.server, self.caller, header=self.header)
+        return again if self.ended or self.missing else ""
 
 
 class Credentials:
@@ -78,6 +97,8 @@ class Credentials:
         self._on_changed = on_changed
         # The servers of which it was said that some callers' sign-ins cannot be read.
         self._told: set[str] = set()
+        self._known: set[tuple[str, str]] | None = None
+        self._looked_at = 0
 
     @cached_property
     def vault(self) -> "Vault":
@@ -99,6 +120,9 @@ class Credentials:
     async def followed_vault(self) -> "Vault":
         """The vault, which knows from now on what other gateways write."""
         await self.vault.follow()
+        self._looked_at = self.changed_at()
+        if any(spec.credentials == "caller" for spec in self._specs()):
+            await self._changes()
         return self.vault
 
     @cached_property
@@ -106,7 +130,7 @@ class Credentials:
         """Those that wait for a person with a browser."""
         from toolfold.auth.sign_ins import SignIns
 
-        made = SignIns(self.prepare, self.vault.put)
+        made = SignIns(self.prepare, self.keep)
         if (tell := self._on_changed) is not None:
             made.finished.add(lambda done: tell(done.server, done.caller))
         return made
@@ -136,6 +160,17 @@ class Credentials:
         from toolfold.auth import grants
 
         return await grants.prepare(await self.filled(server), self.vault, caller=owner)
+
+    async def keep(self, credential: "Credential") -> None:
+        """Stores a sign-in that somebody has just made. Where that fails its tokens are revoked, and it is said what
+        lives on."""
+        try:
+            await self.vault.put(credential)
+        except UpstreamError as error:
+            _, left = await self._revoke(credential)
+            raise ServerUnavailable(
+                f"{error.message}; {left}", server=credential.server, next_action=error.next_action
+            ) from error
 
     async def filled(self, server: str) -> ServerSpec:
         """A server with its references filled in."""
@@ -185,6 +220,16 @@ class Credentials:
         """Differs once somebody signed in or out, in whatever process."""
         return self.vault.changed_at()
 
+    def stamp(self, server: str, caller: str) -> tuple[object, ...]:
+        """Differs once a caller signed in, or came in with another token to exchange; empty: it did neither."""
+        subject = self.vault.subject(caller) if self.exchanges(server) else ""
+        return (*self.vault.stamp(server, caller), *((hash(subject),) if subject else ()))
+
+    def exchanges(self, server: str) -> bool:
+        """Whether callers' tokens are exchanged for some of a server."""
+        oauth = self._spec(server).oauth
+        return oauth is not None and oauth.exchange
+
     def has(self, server: str, owner: str) -> bool:
         """Whether there is anything for them, be it of use or not."""
         return bool(self.vault.stamp(server, owner))
@@ -193,13 +238,30 @@ class Credentials:
         self, error: ToolfoldError, tool_id: str, caller: str, hides: Callable[[str], bool]
     ) -> ToolfoldError:
         """What to say instead of an error about an unknown tool, where a sign-in would show it."""
-        server = tool_id.partition(".")[0]
+        server = tool_id.partition(":")[2].partition(".")[0] or tool_id.partition(".")[0]
         own = any(spec.name == server and spec.enabled and spec.credentials == "caller" for spec in self._specs())
-        credential = await self.vault.find(server, caller) if own else None
-        if not own or hides(server) or (credential is not None and credential.access_token):
+        if not own or hides(server) or isinstance(error, SignInRequired) or not await self.has_ended(server, caller):
             return error
         reason = "its tools are shown to who has signed in with an account of their own"
-        return SignInRequired.of(server, caller, reason)
+        return SignInRequired.of(server, caller, "the sign-in has ended" if self.has(server, caller) else reason)
+
+    async def has_ended(self, server: str, caller: str) -> bool:
+        """Whether nothing that is stored for a caller will do: there is nothing, or it has ended."""
+        credential = await self.vault.find(server, caller)
+        return credential is None or _summary(credential).ended
+
+    async def look(self) -> Iterable[tuple[str, str]] | None:
+        """Writes what could not be written before. Gives the servers and callers of sign-ins that came or went since
+        the last look, in whatever process; `None` where nothing at all was written."""
+        await self.vault.write_unwritten()
+        before, self._looked_at = self._looked_at, self.changed_at()
+        return None if before == self._looked_at else await self._changes()
+
+    async def _changes(self) -> Iterable[tuple[str, str]]:
+        entries = (await self.vault.entries()).values()
+        now = {(one.server, one.caller) for one in entries if not isinstance(one, UpstreamError) and one.access_token}
+        before, self._known = self._known, now
+        return now ^ (now if before is None else before)
 
     async def callers(self, server: str) -> Sequence[str]:
         """Who has an account of its own at a server, or came in with a token that can be exchanged for one."""
@@ -223,36 +285,50 @@ class Credentials:
         return [
             _unread(servers.get(server, server), names.get(caller, caller), found)
             if isinstance(found, UpstreamError)
-            else _summary(found)
+            else _summary(found, self.vault.unwritten(found.server, found.caller))
             for (server, caller), found in (await self.vault.entries()).items()
         ]
 
-    async def sign_out(self, server: str, owner: str) -> str:
-        """Ends a sign-in here, and at its issuer. Gives why the issuer does not know of it; empty: it does. Raises
-        `ConfigError` where there is none."""
-        from toolfold.auth import grants
-
-        known = [spec for spec in self._specs() if spec.name == server]
-        credential = await self.vault.find(server, owner)
+    async def sign_out(self, server: str, owner: str) -> tuple[bool, str]:
+        """Ends a sign-in here, and at its issuer. Gives whether the issuer revoked it, and in words what lives on.
+        Raises `ConfigError` where there is none."""
+        newer = _NEWER_LIVES_ON if self.vault.held_elsewhere(server, owner) else ""
+        try:
+            credential, unread = await self.vault.get(server, owner), ""
+        except ServerUnavailable as error:
+            credential, unread = None, error.message.removeprefix(f"{SignInRequired.phrase}: ")
         if not await self.vault.delete(server, owner):
             whose = f" as {owner}" if owner else ""
             raise ConfigError(f"nobody is signed in to {server}{whose}", next_action="see who is: toolfold servers")
         if credential is None:
-            return "it could not be read"
+            return (
+                False,
+                f"nothing could be revoked: {unread}; its tokens live on until they end, or their issuer ends them",
+            )
+        revoked, left = await self._revoke(credential)
+        return revoked and not newer, "; ".join(filter(None, (left, newer)))
+
+    async def _revoke(self, credential: "Credential") -> tuple[bool, str]:
+        from toolfold.auth.revocation import revoke
+
+        server = credential.server
+        known = [spec for spec in self._specs() if spec.name == server]
         spec = known[0] if known else ServerSpec(name=server, transport="http", url=credential.resource)
         try:
-            told = await grants.revoke(await run_in_thread(partial(resolve, spec)), credential)
-        except (UpstreamError, ConfigError) as error:
-            return error.message
-        return "" if told else "it takes no revocation"
+            return await revoke(await run_in_thread(partial(resolve, spec)), credential)
+        except ConfigError as error:
+            return False, f"nothing was revoked: {error.message}; its tokens live on until they end"
 
 
 def _unread(server: str, caller: str, error: UpstreamError) -> SignedIn:
     problem = error.message.removeprefix(f"{SignInRequired.phrase}: ")
-    return SignedIn(server=server, caller=caller, ended=True, problem=problem, next_action=error.next_action)
+    # The vault knows neither how the server is spelt nor, of a caller, more than a mark.
+    whose = SignInRequired.command(server, "CALLER" if caller.startswith("#") else caller)
+    action = error.next_action.replace(SignInRequired.command(server.casefold()), whose)
+    return SignedIn(server=server, caller=caller, ended=True, problem=problem, next_action=action)
 
 
-def _summary(credential: "Credential") -> SignedIn:
+def _summary(credential: "Credential", unwritten: str = "") -> SignedIn:
     # An exchanged one is renewed when its caller comes in again.
     renews = credential.renewable or credential.grant == "exchange"
     return SignedIn(
@@ -263,4 +339,8 @@ def _summary(credential: "Credential") -> SignedIn:
         expires_at=credential.expires_at,
         renews=renews,
         ended=not credential.access_token or (credential.expired and not renews),
+        missing=tuple(scope for scope in credential.needs if scope not in credential.asked),
+        header=credential.header,
+        unwritten=unwritten,
+        next_action=_WRITTEN_LATER if unwritten else "",
     )

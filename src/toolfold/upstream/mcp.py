@@ -18,10 +18,12 @@ from toolfold.text import truncate
 from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.upstream.base import SIGN_IN_ENDED, Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
+from toolfold.upstream.leaves import check_result, list_leaves, request_of, tool_result, watched_lists
 from toolfold.upstream.redaction import mask, mask_progress, redact_error, secrets_of
 from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
-from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED
+from toolfold.wire.connection import requires_input
+from toolfold.wire.types import LISTS_CHANGED, NO_TIMEOUT
 
 # Lines that a server wrote beside the protocol: the last ones explain why it died.
 _MAX_LOG_LINES = 12
@@ -80,6 +82,9 @@ class McpUpstream:
             )
         self._connection = connection
         connection.watch_tools()
+        if watched := watched_lists(connection.capabilities):
+            wanted = msgspec.json.encode({f"{name}ListChanged": True for name in watched})
+            self.subscribe(wanted, tuple(watched.values()))
         if hooks.remember_era is not None and connection.info.era is not None:
             hooks.remember_era(spec.name, connection.info.era)
         return connection.info
@@ -87,7 +92,7 @@ class McpUpstream:
     def _on_notification(self, method: str, params: Raw) -> None:
         if self._hooks.on_notification is not None:
             self._hooks.on_notification(self.spec.name, method, params)
-        if method == TOOLS_CHANGED and self._hooks.on_changed is not None:
+        if method in LISTS_CHANGED and self._hooks.on_changed is not None:
             self._hooks.on_changed(self.spec.name)
 
     def _on_log(self, line: str) -> None:
@@ -119,17 +124,22 @@ class McpUpstream:
         except UpstreamError as error:
             raise self._failed(error, hints=self.log) from None
         tools, warnings = read_definitions(listing.tools)
+        # The rest of the time is for the tools: whoever starts this server waits for both.
+        leaves, odd = await list_leaves(connection.request, connection.capabilities, self.spec.start_timeout_s / 2)
+        warnings = (*warnings, *(mask(text, self._secrets) for text in odd))
         if refused := connection.unwatched:
             warnings = (*warnings, f"it does not tell when its tools change: {mask(refused, self._secrets)}")
         return Listing(
             server=self.spec.name,
-            tools=tools,
+            tools=(*tools, *leaves),
             info=connection.info,
             ttl_ms=listing.ttl_ms,
             warnings=(*listing.warnings, *warnings),
         )
 
     async def call(self, call: ToolCall, context: CallContext) -> Outcome:
+        if call.tool.kind != "tool":
+            return await self._call_leaf(call, context)
         connection = self._opened()
         spilled: list[BinaryIO] = []
         reader = ResultReader()
@@ -155,6 +165,27 @@ class McpUpstream:
         finally:
             for file in spilled:  # the call was cancelled after its answer had gone to a file
                 file.close()
+
+    async def _call_leaf(self, call: ToolCall, context: CallContext) -> Outcome:
+        method, params = request_of(call, context.meta)
+        try:
+            result = await self._opened().request(
+                method,
+                params,
+                timeout_s=None if context.timeout_s is None else NO_TIMEOUT,
+                on_progress=mask_progress(context.on_progress, self._secrets),
+                on_input=context.on_input,
+                capabilities=context.capabilities,
+                inputs=context.inputs,
+            )
+            if requires_input(result):
+                return Outcome(raw=result)
+            if not call.method:
+                return Outcome(raw=tool_result(method, result))
+            check_result(method, result)
+            return Outcome(raw=result)
+        except UpstreamError as error:
+            raise self._failed(error) from None
 
     @property
     def passthrough(self) -> "McpUpstream | None":

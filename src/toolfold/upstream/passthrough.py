@@ -20,7 +20,6 @@ from toolfold.types import OnInput, OnProgress, ServerInfo
 from toolfold.upstream.base import PassthroughRequest, PassthroughUpstream, as_passthrough
 from toolfold.upstream.pool import Pool
 from toolfold.wire.jsonrpc import METHOD_NOT_FOUND
-from toolfold.wire.types import PROMPTS_CHANGED, RESOURCES_CHANGED
 
 __all__ = ["Passthrough"]
 
@@ -66,22 +65,8 @@ class Passthrough:
         pool = await self._pool()
         upstream = as_passthrough(await pool.ensure(self.server))
         if upstream is not self._subscribed:
-            self._subscribed = upstream
-            if upstream is not None:
-                self._subscribe(upstream)
+            self._subscribed = upstream  # to its lists whoever opened it has subscribed
         return upstream
-
-    def _subscribe(self, upstream: PassthroughUpstream) -> None:
-        """Subscribes to a modern server's other lists; to that of its tools whoever opened it has subscribed."""
-        declared = _decode_capabilities(upstream.capabilities)
-        wanted = {
-            kind: method
-            for kind, method in (("prompts", PROMPTS_CHANGED), ("resources", RESOURCES_CHANGED))
-            if isinstance(declared.get(kind), dict) and declared[kind].get("listChanged")
-        }
-        if wanted:
-            notifications = msgspec.json.encode({f"{kind}ListChanged": True for kind in wanted})
-            upstream.subscribe(notifications, tuple(wanted.values()))
 
     async def about(self) -> tuple[ServerInfo, dict[str, Any]]:
         """Who the server says it is, and what it can do."""
@@ -109,7 +94,7 @@ class Passthrough:
                 return await upstream.request(request, on_progress=on_progress, on_input=on_input)
         if method == "tools/list":
             listing = await (await self._pool()).listing(self.server)
-            return Raw(msgspec.json.encode({"tools": [tool.raw for tool in listing.tools]}))
+            return Raw(msgspec.json.encode({"tools": [tool.raw for tool in listing.tools if tool.kind == "tool"]}))
         raise RemoteError(f"{self.server} has tools and no {method}", rpc_code=METHOD_NOT_FOUND)
 
     async def notify(self, method: str, params: Raw) -> None:
@@ -126,7 +111,11 @@ class Passthrough:
         """Subscribes to changes of a resource; each call has its `unwatch`."""
         self._watched[uri] += 1
         if self._watched[uri] == 1:
-            await self._update_watch(uri, "resources/subscribe")
+            try:
+                await self._update_watch(uri, "resources/subscribe")
+            except BaseException:
+                del self._watched[uri]  # nobody will end what did not begin
+                raise
 
     async def unwatch(self, uri: str) -> None:
         self._watched[uri] -= 1

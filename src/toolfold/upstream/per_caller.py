@@ -9,7 +9,6 @@ manager of the servers. Below: the supervisor, and the upstream of one caller.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -162,9 +161,9 @@ class PerCallerUpstream:
         if caller in self._connections:
             self._connections.pop(caller)[1].cancel()
 
-    async def check(self, caller: str = "") -> None:
+    async def check(self, caller: str = "") -> UpstreamError | None:
         """Credentials changed: whoever has none any more loses the connection and the list. The list of this caller,
-        who may have signed in, is read."""
+        who may have signed in, is read; gives why it was not."""
         signed_in = set(await self._signed_in(self.spec.name))
         # One that is being opened now has no credential, and its caller is about to hear that.
         for gone in [name for name, (own, _) in self._connections.items() if own.ready is not None]:
@@ -174,8 +173,7 @@ class PerCallerUpstream:
         changed = [await self._tools.record(self.spec.name, gone, None) for gone in known.keys() - signed_in]
         if any(changed) and self._hooks.on_changed is not None:
             self._hooks.on_changed(self.spec.name)
-        if caller in signed_in:
-            await self._read_again(caller)
+        return await self._read_again(caller) if caller in signed_in else None
 
     def _make_own(self, caller: str, own: Supervisor) -> Upstream:
         return self._make(
@@ -192,9 +190,12 @@ class PerCallerUpstream:
         self._read.pop(caller, None)
         self._tasks.start(self._read_again(caller), name=f"reading {self.spec.name} again")
 
-    async def _read_again(self, caller: str) -> None:
-        with suppress(UpstreamError):  # the caller's next call says it
+    async def _read_again(self, caller: str) -> UpstreamError | None:
+        try:
             await self._upstream(caller)
+        except UpstreamError as error:
+            return error  # the caller's next call says it
+        return None
 
     async def aclose(self) -> None:
         self._connections.clear()

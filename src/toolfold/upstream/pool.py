@@ -263,7 +263,7 @@ class Pool:
             supervisor.record_listing_failure(late)
             raise late from None
         supervisor.record_listing(listing)
-        self._events.emit("upstream.listed", server=name, tools=len(listing.tools))
+        self._events.emit("upstream.listed", server=name, tools=listing.tool_count)
         return listing
 
     async def read_all(

@@ -69,8 +69,10 @@ def redact_error(error: UpstreamError, spec: ServerSpec, *, hints: tuple[str, ..
     changed: dict[str, Any] = {
         "server": error.server or spec.name,
         "hints": [*own, *more],
-        "next_action": mask(error.next_action, secrets),
+        "next_action": mask(error.next_action.replace("toolfold login SERVER", f"toolfold login {spec.name}"), secrets),
     }
     if isinstance(error, RemoteError):
         changed |= {"rpc_code": error.rpc_code, "data": _redact_json(error.data, secrets)}
-    return type(error)(mask(error.message, secrets), **changed)
+    redacted = type(error)(mask(error.message, secrets), **changed)
+    redacted.done, redacted.exit_code = error.done, error.exit_code
+    return redacted

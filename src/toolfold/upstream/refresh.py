@@ -15,11 +15,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from hashlib import blake2b
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Raw
 
 from toolfold.config import MetadataRule, Settings
@@ -28,6 +26,7 @@ from toolfold.errors import ServerTimeout, SignInRequired, StoreError, ToolfoldE
 from toolfold.events import Event, Events
 from toolfold.storage.base import ServerRecord, Store
 from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
+from toolfold.upstream.arrivals import _Arrivals
 from toolfold.upstream.caller_tools import CallerTools
 from toolfold.upstream.credentials import Credentials
 
@@ -98,8 +97,6 @@ class UpstreamManager:
         self.caller_tools = CallerTools(store)
         self.credentials = Credentials(self.specs, settings.home, self.sign_in_changed, settings, store)
         self._own: dict[str, PerCallerUpstream] = {}
-        # What the folder of sign-ins was when it was last looked at.
-        self._signed_in_at = 0
         # What was looked up for servers that were opened: never to be shown.
         self.secrets: set[str] = set()
         self._pool: Pool | None = None
@@ -118,6 +115,7 @@ class UpstreamManager:
         self._rereads: dict[str, asyncio.Task[None]] = {}
         self._stop_listening: list[Callable[[], None]] = []
         self.tasks = TaskSet(log)
+        self.arrivals = _Arrivals(self._join, lambda: self.per_caller, self.credentials, self.caller_tools, self.tasks)
         self._writes = TaskSet(log)
         self._builds = 0
         # How long a build waits for servers once another one answered; the very first one has somebody waiting for it.
@@ -131,7 +129,7 @@ class UpstreamManager:
             spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
         }
         self.names = frozenset(spec.name for spec in self.specs() if spec.enabled)
-        self.per_caller = frozenset(spec.name for spec in self.specs() if spec.credentials == "caller")
+        self.per_caller = self.names.intersection(spec.name for spec in self.specs() if spec.credentials == "caller")
 
     async def reconfigure(self, settings: Settings) -> None:
         """Takes over the servers of other settings: what is gone leaves the catalogue, what is new or changed is read;
@@ -162,7 +160,7 @@ class UpstreamManager:
         self._catalogue.use_rules(now)
         # Where only their order is another one, all of them count.
         differing = [rule for rule in (*earlier, *now) if not (rule in earlier and rule in now)] or now
-        return {name for name in self.names if any(_may_be_about(rule, name) for rule in differing)}
+        return {name for name in self.names if any(rule.may_be_about(name) for rule in differing)}
 
     async def _remove(self, servers: Sequence[str]) -> None:
         await self._no_build.wait()
@@ -178,10 +176,10 @@ class UpstreamManager:
         for stop in self._stop_listening:
             stop()
         await self.tasks.cancel()
-        await self.credentials.aclose()
         if self._pool is not None:
             await self._pool.aclose()
             self._pool = None
+        await self.credentials.aclose()  # after the pool: a renewal that runs is stored when it is done
         await self._writes.wait()  # after the pool: until then a server may open, and its era is written
         with contextlib.suppress(StoreError):  # a turn that cannot be given back ends by itself
             for server in self._turns:
@@ -225,7 +223,7 @@ class UpstreamManager:
             ),
             vault=vault,
         )
-        self._signed_in_at = self.credentials.changed_at()
+        self.arrivals.open = True
         pool.watch(self._start_reread)
         self._stop_listening = [
             self._events.subscribe(self._on_ready, only="upstream.ready"),
@@ -237,7 +235,6 @@ class UpstreamManager:
     def _make(self, spec: ServerSpec, hooks: "Hooks") -> "Upstream":
         from toolfold.upstream.factory import UpstreamWithSecrets
         from toolfold.upstream.per_caller import PerCallerUpstream
-        from toolfold.upstream.supervisor import PoolLimits
 
         make = partial(UpstreamWithSecrets, on_secrets=self.secrets.update)
         if spec.credentials == "shared":
@@ -248,7 +245,7 @@ class UpstreamManager:
             make=make,
             tools=self.caller_tools,
             signed_in=self.credentials.callers,
-            limits=PoolLimits(idle_s=self._settings.limits.idle_s),
+            limits=_pool_limits(self._settings),
         )
         return own
 
@@ -256,28 +253,35 @@ class UpstreamManager:
         """Somebody signed in or out: what was opened before is opened anew, and its list is read."""
         if caller and server in self._own:
             self._own[server].drop(caller)
-            self.tasks.start(self._own[server].check(caller), name=f"the sign-in to {server}")
         elif self._pool is not None:
             self._pool.reopen(server, "somebody signed in or out")
         self._failures.pop(server, None)
-        self._start_reread(server)
+        self.arrivals.start(server, caller)
 
-    def came_in(self, caller: str, token: str, until: float) -> None:
-        """A caller came in with a token that servers may exchange. Where it had none, its tools there are listed."""
-        for name, own in self._own.items() if self.credentials.vault.hold(caller, token, until) else ():
-            if own.spec.oauth is not None and own.spec.oauth.exchange:
-                self.tasks.start(own.check(caller), name=f"the tools of a caller at {name}")
+    async def _join(self, server: str, caller: str) -> None:
+        """Takes in what a server lists to who signed in or out. Raises the `UpstreamError` that stops it."""
+        failure: UpstreamError | None = None
+        if caller:
+            await (await self.pool()).ensure(server)
+            failure = await self._own[server].check(caller)
+        if server in self._reads:  # it may have begun before
+            await asyncio.wait([self._reads[server][1]])
+        await asyncio.shield(self._start_read(server))
+        self._events.emit("sign_in.changed", server=server, caller=caller)
+        if failure is not None:
+            raise failure
 
     async def _look_for_sign_ins(self) -> None:
         """Takes up what another process changed, such as `toolfold login`."""
-        if not self._own:
+        changes = await self.credentials.look()
+        if changes is None or not self.per_caller:
             return
-        before, self._signed_in_at = self._signed_in_at, self.credentials.changed_at()
-        if before != self._signed_in_at:
-            await self.caller_tools.load(anew=True)
-            for name, own in self._own.items():
-                await own.check()
-                self._start_reread(name)
+        await self.caller_tools.load(anew=True)
+        for name, own in self._own.items():
+            await own.check()
+            self._start_reread(name)
+        for name, caller in changes:
+            self._events.emit("sign_in.changed", server=name, caller=caller)
 
     async def states(self, *, connect: bool = False) -> Sequence[ServerState]:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""
@@ -292,7 +296,7 @@ class UpstreamManager:
 
     async def outdated(self) -> Mapping[str, str]:
         """The servers of which the catalogue is older than the configuration: what became of each since."""
-        now, on = {spec.name: _digest(spec) for spec in self.specs()}, self.names
+        now, on = {spec.name: spec.mark() for spec in self.specs()}, self.names
         read = {record.name for record in await self._catalogue.servers()}
         # Of a server that was read before such marks were kept nobody knows.
         marks = {**now, **await self._store.items(_CONFIGURED_NAMESPACE)}
@@ -303,7 +307,7 @@ class UpstreamManager:
     def _remember_configured(self, servers: Iterable[str]) -> None:
         specs = {spec.name: spec for spec in self.specs()}
         for name in specs.keys() & set(servers):
-            if self._remembered.get(name) != (digest := _digest(specs[name])):
+            if self._remembered.get(name) != (digest := specs[name].mark()):
                 self._remembered[name] = digest
                 self._writes.start(self._store.put(_CONFIGURED_NAMESPACE, name, digest), name=f"remembering {name}")
 
@@ -342,16 +346,20 @@ class UpstreamManager:
         if server in self._failures and not self.is_current(server):
             raise self._failures[server][1].with_traceback(None)  # it would grow with each call
 
-    async def ask(self, servers: Iterable[str] | None = None) -> Mapping[str, UpstreamError]:
+    async def ask(self, servers: Iterable[str] | None = None, caller: str = "") -> Mapping[str, UpstreamError]:
         """Takes in what these servers list now, or all of them, for somebody who waits and calls nothing yet.
 
-        Gives those that could not be asked in time, with the reason; who failed a moment ago is not asked again.
+        Gives those that could not be asked in time, with the reason; who failed a moment ago is not asked again. Of
+        servers where this caller has an account of its own, it is asked with that.
         """
-        wanted = [name for name in (self.awake() if servers is None else servers) if not self.is_current(name)]
+        names = list(self.awake() if servers is None else servers)
+        failed = await self.arrivals.ask(names, caller)
+        wanted = [name for name in names if name not in failed and not self.is_current(name)]
         await self._wait_for_reads(wanted)
         late = {name: UpstreamError("it has not answered yet", server=name) for name in wanted}
         known = {name: error for name, (_, error) in self._failures.items()}
-        return {name: known.get(name, late[name]) for name in wanted if name in known or not self.is_current(name)}
+        found = {name: known.get(name, late[name]) for name in wanted if name in known or not self.is_current(name)}
+        return {**self.arrivals.concerning(caller, found), **failed}
 
     def awake(self) -> list[str]:
         """The servers, but for those that were ended for want of calls: what they listed last still holds."""
@@ -421,7 +429,8 @@ class UpstreamManager:
         if written.changes:
             if await asyncio.to_thread(self._settings.registry_path.exists):
                 await self._catalogue.write_registry(self._settings.registry_path)
-            self._events.emit("catalogue.updated", server=listing.server, changes=len(written.changes))
+            kinds = frozenset(change.tool_id.rpartition(":")[0] or "tool" for change in written.changes)
+            self._events.emit("catalogue.updated", server=listing.server, changes=len(written.changes), kinds=kinds)
 
     async def reread(self, server: str) -> None:
         """Reads one server again and takes its tools in; a failure is recorded and its earlier tools stay."""
@@ -547,7 +556,11 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
     waits = SignInRequired.phrase in record.error
     failed: Status = "needs sign-in" if waits else "failed"
     status: Status = "disabled" if not spec.enabled else failed if record.error else "idle"
-    fix = SignInRequired.command(spec.name) if waits else "run `toolfold doctor --connect`"
+    own = "CALLER" if spec.credentials == "caller" else ""  # whoever is at this machine is one caller of many
+    # By its words: of a failure nothing else is kept.
+    key = re.search(r"refused access \(HTTP 401\)|its key in (\S+) was removed", record.error)
+    command = SignInRequired.command(spec.name, own, header=(key[1] or "HEADER") if key else "")
+    fix = command if waits or key else "run `toolfold doctor --connect`"
     return ServerState(
         name=spec.name,
         transport=spec.transport,
@@ -558,6 +571,7 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
         error=record.error,
         next_action=fix if record.error else "",
         warnings=record.warnings,
+        note="that is how it was last read, by this toolfold or another; a call tries it again" if record.error else "",
     )
 
 
@@ -570,21 +584,6 @@ def _pool_limits(settings: Settings) -> "PoolLimits":
 
     limits = settings.limits
     return PoolLimits(open_at_once=limits.parallel_starts, idle_s=limits.idle_s, drain_s=limits.call_timeout_s)
-
-
-def _may_be_about(rule: MetadataRule, server: str) -> bool:
-    """Whether a rule may fit a tool of a server, whichever it has: by what stands before the pattern's first mark."""
-    head, front = re.split(r"[*?\[]", rule.match.casefold(), maxsplit=1)[0], f"{server.casefold()}."
-    return head.startswith(front) or front.startswith(head)
-
-
-def _digest(spec: ServerSpec) -> bytes:
-    """A mark of how a server is reached. What may take how long does not change what it lists."""
-    plain = ServerSpec(name=spec.name, transport=spec.transport)
-    fields = [name for name in spec.__struct_fields__ if name not in spec.HOW_LONG]
-    # Without defaults: a new kind of setting makes no server another one.
-    reached = {name: value for name in fields if (value := getattr(spec, name)) != getattr(plain, name)}
-    return blake2b(msgspec.json.encode([spec.transport, reached]), digest_size=16).digest()
 
 
 def _decode_era(stored: bytes) -> Era:

@@ -162,7 +162,7 @@ class Supervisor:
 
     def record_listing(self, listing: Listing) -> None:
         """Records what a listing said, and when it has to be read again."""
-        self._tools = len(listing.tools)
+        self._tools = listing.tool_count
         self._warnings = listing.warnings
         self._error = None
         ttl_s = self._limits.max_age_s if listing.ttl_ms is None else listing.ttl_ms / 1000

@@ -6,7 +6,9 @@
 `tools` are ids or globs over ids. Rules apply in the order rename, move, add, hide, so the later ones see new names.
 """
 
-from collections.abc import Callable, Sequence
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Any
@@ -15,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolfold.catalogue.ontology.draft import About, Draft
-from toolfold.config.files import read_text
+from toolfold.config.files import PRIVATE_MODE, locked, read_text, write_atomically
 from toolfold.config.toml import TomlPositions, parse_toml
 from toolfold.config.validation import Checker, KeyPath, describe_type
 from toolfold.types import Path
@@ -55,6 +57,24 @@ class Overrides(Struct, frozen=True):
         rules = [rule for kind in _KEYS for rule in _read_kind(content, kind, report)]
         report.raise_errors()
         return cls(tuple(rules))
+
+    @staticmethod
+    def append(path: FilePath, kind: str, rule: Mapping[str, Any]) -> str:
+        """Adds a rule at the file's end, and returns it as it is written. Raises `ConfigError` where the file with it
+        cannot be read, and then changes nothing."""
+        # JSON's escapes are TOML's, too.
+        lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in rule.items())
+        text = f"[[{kind}]]\n{''.join(lines)}"
+        with locked(path):
+            new = f"{read_text(path).rstrip()}\n\n{text}".lstrip().encode()
+            draft = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.draft.toml")
+            try:
+                write_atomically(draft, new, PRIVATE_MODE)
+                Overrides.load(draft)
+            finally:
+                draft.unlink(missing_ok=True)
+            write_atomically(path, new, path.stat().st_mode & 0o777)
+        return text
 
     def apply(self, draft: Draft) -> None:
         """Changes the draft; a rule that fits nothing becomes a warning."""

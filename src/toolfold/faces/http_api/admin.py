@@ -104,12 +104,12 @@ class _Admin:
             states = await self._gateway.servers()
             return {"servers": [{key: getattr(state, key) for key in keys} for state in states]}
         new = await _decoded(request, _NewServer, '{"name": "git", "server": {"command": "mcp-server-git"}}')
-        file = self._file()
+        file = self.file()
         spec, notes = await asyncio.to_thread(TomlFile(file).add, new.name, new.server)
         return {"changed": f"servers.{new.name}", "file": str(file), "shown": spec.shown(), "notes": list(notes)}
 
     async def remove_server(self, caller: Caller, request: "Request") -> _Answer:
-        file, name = self._file(), request.path_params["name"]
+        file, name = self.file(), request.path_params["name"]
         backup = await asyncio.to_thread(TomlFile(file).remove, name)
         return {"changed": f"servers.{name}", "file": str(file), "backup": str(backup)}
 
@@ -124,7 +124,7 @@ class _Admin:
             await self._gateway.reread(known)
             [state] = [one for one in await self._gateway.servers() if one.name == known]
             return {"changed": "", "server": known, "tools": state.tools, "error": state.error}
-        file = self._file()
+        file = self.file()
         switch = partial(TomlFile(file).switch, known, enabled=action == "enable")
         return {"changed": f"servers.{known}" if await asyncio.to_thread(switch) else "", "file": str(file)}
 
@@ -139,15 +139,15 @@ class _Admin:
         return {kind: hidden}
 
     async def change_table(self, kind: str, caller: Caller, request: "Request") -> _Answer:
-        file, name, section = self._file(), request.path_params["name"], _TABLES[kind]
+        file, name, section = self.file(), request.path_params["name"], _TABLES[kind]
         table = None
         if request.method == "PUT":
             table = await _decoded(request, dict[str, Any], '{"allow": ["git.*"]}')
-        put = partial(TomlFile(file).put, section, name, table, self._check)
+        put = partial(TomlFile(file).put, section, name, table, self.check)
         backup = await asyncio.to_thread(put)
         return {"changed": f"{section}.{name}", "file": str(file), "backup": str(backup)}
 
-    def _check(self, draft: Path) -> None:
+    def check(self, draft: Path) -> None:
         """Reads a draft as the gateway would. Raises `ConfigError`."""
         try:
             settings = Settings.load(draft, home=self._gateway.settings.home, require_servers=False)
@@ -172,7 +172,7 @@ class _Admin:
             raise InvalidArguments("either name tools or say all", next_action='send {"tools": [...]} or {"all": true}')
         return {"accepted": await trust.accept(None if wanted.all else wanted.tools)}
 
-    def _file(self) -> Path:
+    def file(self) -> Path:
         """The file to change. Raises where there is none, or none that may be written."""
         sources = self._gateway.settings.sources
         file = next((source for source in sources if source.suffix == ".toml"), None)

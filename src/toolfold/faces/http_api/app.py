@@ -19,14 +19,15 @@ from toolfold import __version__
 from toolfold.errors import InvalidArguments, SignInRequired, ToolfoldError
 from toolfold.faces.http_api.admin import _admin_routes
 from toolfold.faces.http_api.drain import _Drain
+from toolfold.faces.http_api.leaves import LISTS, get_prompt, list_leaves, read_resource
 from toolfold.faces.http_api.openapi import MAX_SESSION_NAME, SESSION_HEADER, document
 from toolfold.faces.http_api.request import _check_json, _read_body, _RequestError
 from toolfold.faces.surface.definitions import DISCOVERY
-from toolfold.faces.surface.instructions import discovery_instructions, visible_servers
+from toolfold.faces.surface.instructions import _visible_states, discovery_instructions
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.results import INTERNAL_ERROR, Answer, TextAndData, error_dict
 from toolfold.gateway import Gateway
-from toolfold.types import CallContext, Caller, ServerState
+from toolfold.types import CallContext, Caller
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.serving.http_guard import HttpError, HttpGuard
 from toolfold.wire.serving.http_stream import ClientGone, DisconnectWatch
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import BaseRoute
 
 log = logging.getLogger("toolfold.http")
 
@@ -67,8 +69,11 @@ _Endpoint = Callable[["Request"], Awaitable["Response"]]
 _Work = Callable[[Caller, "Request"], Awaitable["Answer | Response"]]
 
 
-def make_app(gateway: Gateway, guard: HttpGuard, drain: _Drain | None = None) -> "Starlette":
-    """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask, `drain` whether it is ready."""
+def make_app(
+    gateway: Gateway, guard: HttpGuard, drain: _Drain | None = None, more: "Sequence[BaseRoute]" = ()
+) -> "Starlette":
+    """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask, `drain` whether it is ready,
+    `more` what else is at this address."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.routing import Route
@@ -82,6 +87,9 @@ def make_app(gateway: Gateway, guard: HttpGuard, drain: _Drain | None = None) ->
         Route("/v1/agents/runs", api.guarded(api.agent_run), methods=["POST"]),
         Route("/v1/live/{name}", api.guarded(api.live), methods=["POST"]),
         Route("/v1/outputs/{handle}", api.guarded(api.output), methods=["GET"]),
+        *(Route(f"/v1/{name}", api.guarded(api.leaves), methods=["GET"]) for name in LISTS),
+        Route("/v1/read_resource", api.guarded(api.read_resource), methods=["POST"]),
+        Route("/v1/get_prompt", api.guarded(api.get_prompt), methods=["POST"]),
         Route("/v1/servers", api.guarded(api.servers), methods=["GET"]),
         Route("/v1/sign-ins", api.guarded(api.sign_ins), methods=["GET"]),
         # One route for both, so that a refusal of other methods names the two.
@@ -96,11 +104,13 @@ def make_app(gateway: Gateway, guard: HttpGuard, drain: _Drain | None = None) ->
         Route("/docs", api.guarded(api.docs, anonymous=True), methods=["GET"]),
     ]
     routes += _admin_routes(gateway, api.guarded)
-    return Starlette(routes=routes, exception_handlers={HTTPException: _http_exception})
+    return Starlette(routes=[*routes, *more], exception_handlers={HTTPException: _http_exception})
 
 
 def _status_of(error: ToolfoldError) -> int:
     """A `_RequestError` brings its own status; all others have that of their code."""
+    if error.done:  # with 429 or 503 many clients would repeat the call
+        return 507
     return error.status if isinstance(error, _RequestError) else STATUSES.get(error.code, 500)
 
 
@@ -130,7 +140,7 @@ class _Api:
             except HttpError as error:
                 return _refused(error)
             except ToolfoldError as error:
-                wait = getattr(error, "retry_after_s", None)
+                wait = None if error.done else getattr(error, "retry_after_s", None)
                 headers = {"retry-after": str(wait)} if wait else None
                 return _json({"error": error_dict(error)}, _status_of(error), headers)
             except Exception:
@@ -186,37 +196,42 @@ class _Api:
 
     async def output(self, caller: Caller, request: "Request") -> "Response":
         """A stored output of this caller, whole: its bytes under its own type."""
-        from starlette.responses import FileResponse
+        from toolfold.faces.http_api.open_file import OpenFileResponse
 
         stored, path = await self._gateway.outputs.find(request.path_params["handle"], caller)
         media_type = stored.media_type if _MEDIA_TYPE.fullmatch(stored.media_type) else "application/octet-stream"
         # A tool's server chose bytes and type: no browser may take them for a page of this service.
         headers = {**_SAFE, "content-disposition": "attachment", "content-security-policy": "sandbox"}
-        return FileResponse(path, media_type=media_type, headers=headers)
+        try:
+            return OpenFileResponse(path, media_type=media_type, headers=headers)
+        except FileNotFoundError:  # it expired just now: the same question says so
+            await self._gateway.outputs.find(request.path_params["handle"], caller)
+            raise
+
+    async def leaves(self, caller: Caller, request: "Request") -> Answer:
+        return await list_leaves(self._gateway, caller, request)
+
+    async def read_resource(self, caller: Caller, request: "Request") -> Answer:
+        return await self._of_body(read_resource, caller, request)
+
+    async def get_prompt(self, caller: Caller, request: "Request") -> Answer:
+        return await self._of_body(get_prompt, caller, request)
+
+    async def _of_body(
+        self, work: Callable[[Gateway, Caller, Raw], Coroutine[Any, Any, Answer]], caller: Caller, request: "Request"
+    ) -> Answer:
+        body = await _read_body(request)
+        _check_json(body)
+        try:
+            return await _until_disconnect(request, work(self._gateway, caller, body))
+        except SignInRequired as error:
+            raise await self._with_address(caller, error) from error
 
     async def servers(self, caller: Caller, request: "Request") -> Answer:
         """Names, kinds and counts. How a server is started is its owner's business."""
-        states = await self._gateway.servers()
-        if not self._gateway.view(caller).unrestricted:
-            states = await self._as_seen_by(caller, states)
+        states = await _visible_states(self._gateway, caller)
         keys = ("name", "transport", "status", "tools", "note")
         return {"servers": [{key: getattr(state, key) for key in keys} for state in states]}
-
-    async def _as_seen_by(self, caller: Caller, states: Sequence[ServerState]) -> Sequence[ServerState]:
-        """Of these servers those that the caller may see, with its own counts and sign-ins."""
-        upstreams, view = self._gateway.upstreams, self._gateway.view(caller)
-        visible = await visible_servers(self._gateway, caller)
-        own = {name for name in upstreams.per_caller if not view.hides(name)}
-        waiting = {name for name in own if not upstreams.credentials.has(name, caller.name)}
-        return [
-            replace(
-                state,
-                tools=visible.get(state.name, 0),
-                status="needs sign-in" if state.name in waiting else state.status,
-            )
-            for state in states
-            if visible.get(state.name) or state.name in own
-        ]
 
     async def sign_ins(self, caller: Caller, request: "Request") -> Answer:
         """Where this caller is signed in with an account of its own."""
@@ -251,9 +266,9 @@ class _Api:
             raise _RequestError(
                 404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
             )
-        untold = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
+        revoked, left = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
         self._gateway.upstreams.sign_in_changed(server, caller.name)
-        return {"server": server, "revoked": not untold}
+        return {"server": server, "revoked": revoked, "left": left}
 
     async def sign_in_page(self, request: "Request") -> "Response":
         from starlette.responses import Response

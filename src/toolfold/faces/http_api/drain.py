@@ -19,7 +19,7 @@ import msgspec
 from toolfold.errors import NotBuilt, StoreError
 from toolfold.faces.mcp_server.http import ENDPOINT, Asgi
 from toolfold.gateway import Gateway
-from toolfold.wire.serving import RpcError
+from toolfold.wire.serving.exchange import CUT_OFF, _stopping
 from toolfold.wire.serving.http_stream import Receive, Scope, Send
 
 log = logging.getLogger("toolfold.serve")
@@ -28,14 +28,12 @@ log = logging.getLogger("toolfold.serve")
 # every millisecond costs no more.
 _STORE_S = 2.0
 _FRESH_S = 0.5
+# Where pages of the console hear that there is something new.
+CHANGES = "/console/changes"
 # What the modern protocol calls a request that lasts until somebody ends it.
 _LISTEN = b"subscriptions/listen"
-_STOPPED = "this gateway is being stopped"
 _ELSEWHERE = "connect again: behind the same address another gateway answers, or this one does once it is back"
 _CLOSE = (b"connection", b"close")
-# An error of the server, by JSON-RPC.
-_UNAVAILABLE = -32000
-_CUT = "ask again, if asking twice does no harm: what was under way may have had its effect"
 
 
 class _Drain:
@@ -126,7 +124,7 @@ class _Drain:
                 raise
             task.uncancel()
             if not started:
-                await _refuse(scope, send, _CUT)
+                await _refuse(scope, send, CUT_OFF)
         finally:
             tasks.discard(task)
             self._changed.set()
@@ -170,18 +168,17 @@ def _begins_session(scope: Scope) -> bool:
 
 def _is_stream(scope: Scope) -> bool:
     """Whether somebody listens, for as long as there is anything to hear: nothing is lost where that ends."""
+    if scope["path"] == CHANGES:
+        return True
     if not scope["path"].startswith(ENDPOINT):
         return False
     return scope["method"] == "GET" or (b"mcp-method", _LISTEN) in scope["headers"]
 
 
 async def _refuse(scope: Scope, send: Send, next_action: str) -> None:
-    error: dict[str, Any] = {"code": "GATEWAY_STOPPING", "message": _STOPPED, "hints": [], "next_action": next_action}
-    error["retry_after_s"] = 1
-    if scope["path"].startswith(ENDPOINT):
-        body = RpcError(_UNAVAILABLE, f"{_STOPPED}: {next_action}", error).response(None)
-    else:
-        body = msgspec.json.encode({"error": error})
+    fault = _stopping(next_action)
+    is_rpc = scope["path"].startswith(ENDPOINT)
+    body = fault.response(None) if is_rpc else msgspec.json.encode({"error": fault.data})
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     headers += [(b"retry-after", b"1"), (b"cache-control", b"no-store"), _CLOSE]
     await send({"type": "http.response.start", "status": 503, "headers": headers})

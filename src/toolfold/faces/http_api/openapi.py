@@ -25,6 +25,20 @@ RUN_SCHEMA: dict[str, Any] = {
     "required": ["task"],
     "additionalProperties": False,
 }
+LEAF_SCHEMAS: dict[str, dict[str, Any]] = {
+    "read_resource": {
+        "type": "object",
+        "properties": {"uri": {"type": "string", "description": "An address, or a URI that one server alone has."}},
+        "required": ["uri"],
+        "additionalProperties": False,
+    },
+    "get_prompt": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+}
 
 
 @cache
@@ -73,6 +87,17 @@ def _paths() -> dict[str, Any]:
     whole = _get("output", "A stored output of the caller, whole, as it is.", "Bytes", "*/*", (404,))
     whole["get"]["parameters"] = [_data()["handle_parameter"]]
     paths["/v1/outputs/{handle}"] = whole
+    for name, summary in (
+        ("resources", "Resources of all servers, in pages."),
+        ("resource-templates", "Templates that make addresses of resources, in pages."),
+        ("prompts", "Prompts of all servers, in pages."),
+    ):
+        page = paths[f"/v1/{name}"] = _get(f"list_{name.replace('-', '_')}", summary, "LeafPage", statuses=(400,))
+        page["get"]["parameters"] = [_data()["cursor_parameter"]]
+    for name, summary in (("read_resource", "What a resource holds."), ("get_prompt", "A prompt, filled in.")):
+        answer = _content("What its server answered, with our addresses.", "application/json", "LeafResult")
+        about = {"summary": summary, "tags": ["operations"]}
+        paths[f"/v1/{name}"] = _post(name, about, LEAF_SCHEMAS[name], answer, (404, 409, 429, 502, 504))
     paths["/v1/servers"] = _get("servers", "The servers behind this gateway.", "Servers")
     paths["/v1/sign-ins"] = _get("sign_ins", "Where the caller has signed in with an account of its own.", "SignIns")
     begin = _get("sign_in", "The address at which the caller signs in.", "SignInAddress", statuses=(404, 502, 504))

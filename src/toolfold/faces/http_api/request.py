@@ -29,16 +29,7 @@ class _RequestError(ToolfoldError):
 
 async def _read_body(request: "Request", most: int = MAX_BODY_BYTES) -> Raw:
     """The body as it came, of at most so many bytes. No body stands for an empty object."""
-    # The header is only a claim: a chunked body has none, so what arrives is counted, too.
-    if (parse_number(request.headers.get("content-length")) or 0) > most:
-        raise _too_large(most)
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > most:
-            raise _too_large(most)
-        pieces.append(piece)
-    body = b"".join(pieces)
+    body = await _read_bounded(request, most)
     if not body.strip():
         return EMPTY_OBJECT
     # A page of another origin can send `text/plain` without asking first, but not JSON.
@@ -51,6 +42,19 @@ async def _read_body(request: "Request", most: int = MAX_BODY_BYTES) -> Raw:
             next_action="send it with: Content-Type: application/json",
         )
     return Raw(body)
+
+
+async def _read_bounded(request: "Request", most: int) -> bytes:
+    # The header is only a claim: a chunked body has none, so what arrives is counted, too.
+    if (parse_number(request.headers.get("content-length")) or 0) > most:
+        raise _too_large(most)
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > most:
+            raise _too_large(most)
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _too_large(most: int) -> _RequestError:

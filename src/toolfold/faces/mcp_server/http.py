@@ -58,8 +58,8 @@ class Site:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in (ENDPOINT, ENDPOINT + "/"):
             await self._mcp(scope, receive, send)
-        elif (app := self._subset(scope["path"].removeprefix(SUBSETS).rstrip("/"))) is not None:
-            await app(scope, receive, send)
+        elif scope["path"].startswith(SUBSETS):
+            await self._call_subset(scope, receive, send)
         elif scope["path"] == METRICS and self._metrics is not None:
             await self._mcp.guarded(scope, receive, send, self._metrics)
         elif f"{scope['path']}/".startswith(f"{METADATA_PATH}/") and (document := self._metadata()):
@@ -67,10 +67,16 @@ class Site:
         elif self._rest is not None:
             await self._rest(scope, receive, send)
         elif scope["type"] == "http":
-            await _nothing_here(send)
+            await _nothing_here(scope, receive, send)
+
+    async def _call_subset(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (app := self._subset(scope["path"].removeprefix(SUBSETS).rstrip("/"))) is not None:
+            await app(scope, receive, send)
+        elif scope["type"] == "http":  # whoever may not come in learns no subset's name
+            await self._mcp.admitted(scope, receive, send, self._rest or _nothing_here)
 
 
-async def _nothing_here(send: Send) -> None:
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     body = b'{"error":{"code":"NOT_FOUND","message":"MCP is served under /mcp"}}'
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 404, "headers": headers})

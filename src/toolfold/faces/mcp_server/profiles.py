@@ -10,7 +10,7 @@ from msgspec.json import encode
 from toolfold import tokens
 from toolfold.errors import ConfigError
 from toolfold.gateway import Gateway
-from toolfold.types import LOCAL
+from toolfold.types import LOCAL, Caller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -40,16 +40,17 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
         finally:
             await transparent.aclose()
         return
+    from toolfold.faces.mcp_server.leaf_requests import LeafRequests
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
-    from toolfold.faces.surface.output_resources import OutputResources
 
-    resources = OutputResources(gateway)
-    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, resources=resources)
+    leaves = LeafRequests(gateway)
+    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, leaves=leaves)
     try:
         with _telling_sign_ins(gateway, app.hub):
             yield app
     finally:
         app.aclose()
+        await leaves.watched.aclose()
 
 
 @contextmanager
@@ -69,11 +70,11 @@ def _telling_sign_ins(gateway: Gateway, hub: "NotificationHub") -> "Iterator[Non
         stop()
 
 
-async def client_tokens(gateway: Gateway, profile: str) -> int:
+async def client_tokens(gateway: Gateway, profile: str, caller: Caller = LOCAL) -> int:
     """What a client reads of a profile before it asks for anything: all tools, and the instructions."""
     surface = _make_surface(gateway, profile)
-    listed = b"[" + b",".join(bytes(tool) for tool in await surface.tools(LOCAL)) + b"]"
-    return tokens.count(listed.decode()) + tokens.count(await surface.instructions(LOCAL))
+    listed = b"[" + b",".join(bytes(tool) for tool in await surface.tools(caller)) + b"]"
+    return tokens.count(listed.decode()) + tokens.count(await surface.instructions(caller))
 
 
 def _transparent_server(gateway: Gateway, name: str | None) -> str:

@@ -1,4 +1,5 @@
-"""Any surface as an MCP server: its tools, its instructions, its calls. Its resources are stored outputs."""
+"""Any surface as an MCP server: its tools, its instructions, its calls; with a gateway, the resources and prompts of
+all servers beside them."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,8 +8,8 @@ from msgspec import Raw, Struct
 
 from toolfold import __version__
 from toolfold.errors import ToolNotFound
+from toolfold.faces.mcp_server.leaf_requests import CAPABILITIES, LeafRequests
 from toolfold.faces.surface.base import Surface
-from toolfold.faces.surface.output_resources import OutputResources
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
@@ -98,17 +99,20 @@ class SurfaceApp:
         *,
         name: str = "toolfold",
         on_left: OnLeft | None = None,
-        resources: OutputResources | None = None,
+        leaves: LeafRequests | None = None,
     ) -> None:
         self.hub = NotificationHub()
         self._on_left = on_left
-        self._resources = resources
+        self._leaves = leaves
         self._surface = surface
         self._name = name
-        self._stop: Callable[[], None] = surface.watch(self._publish_change)
+        self._stops = [surface.watch(self._publish_change)]
+        if leaves is not None:
+            self._stops.append(leaves.open(self.hub))
 
     def aclose(self) -> None:
-        self._stop()
+        for stop in self._stops:
+            stop()
 
     def _publish_change(self, caller: Caller | None) -> None:
         self.hub.publish(TOOLS_CHANGED, caller=None if caller is None else caller.name)
@@ -116,7 +120,7 @@ class SurfaceApp:
     async def about(self, caller: Caller) -> About:
         return About(
             info={"name": self._name, "version": __version__, "title": "toolfold"},
-            capabilities={"tools": {"listChanged": True}, **({"resources": {}} if self._resources else {})},
+            capabilities={"tools": {"listChanged": True}, **(CAPABILITIES if self._leaves else {})},
             instructions=await self._surface.instructions(caller),
             ttl_ms=0,
         )
@@ -132,8 +136,8 @@ class SurfaceApp:
             # To be asked for each time, as all else is (`ttlMs` 0): servers, policies and pinned tools change while we
             # serve, and a client that keeps the list and does not listen would not hear of it.
             return Raw(b'{"tools":[' + b",".join(bytes(tool) for tool in tools) + b'],"ttlMs":0}')
-        if self._resources is not None and exchange.method.startswith("resources/"):
-            return await self._resources.handle(exchange.method, exchange.params, exchange.caller)
+        if self._leaves is not None:
+            return await self._leaves.handle(exchange, call_context(exchange))
         raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
 
     async def _call(self, exchange: Exchange) -> Raw:
@@ -150,8 +154,11 @@ class SurfaceApp:
         if self._on_left is not None:
             await self._on_left(caller)
 
-    async def watch_resource(self, uri: str) -> None:
-        raise RpcError(METHOD_NOT_FOUND, "these resources do not change")
+    async def watch_resource(self, uri: str, caller: Caller) -> None:
+        if self._leaves is None:
+            raise RpcError(METHOD_NOT_FOUND, "these resources do not change")
+        await self._leaves.watched.watch(uri, caller)
 
-    async def unwatch_resource(self, uri: str) -> None:
-        """There is nothing to end."""
+    async def unwatch_resource(self, uri: str, caller: Caller) -> None:
+        if self._leaves is not None:
+            await self._leaves.watched.unwatch(uri, caller)

@@ -9,7 +9,7 @@ server lists is compared with the catalogue before it is shown: a definition tha
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +23,7 @@ from toolfold.faces.mcp_server.surface_app import CallParams, call_context, pars
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.output_resources import OutputResources
-from toolfold.faces.surface.results import error_result
+from toolfold.faces.surface.results import _without_operations, error_dict, error_result
 from toolfold.fingerprint import fingerprint
 from toolfold.gateway import Gateway
 from toolfold.types import CallContext, Caller, ServerInfo, Tool, ToolCall, ToolDefinition
@@ -82,7 +82,7 @@ class TransparentApp:
             if exchange.method == "tools/call":
                 return await self._call(exchange)
             if exchange.method == "resources/read" and self._outputs.owns(exchange.params):
-                return await self._outputs.handle(exchange.method, exchange.params, exchange.caller)
+                return await self._outputs.read(exchange.params, exchange.caller)
             if exchange.method != "tools/list" and await self._tools.visible_to(exchange.caller) is not None:
                 raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
             result = await self._forward(exchange)
@@ -133,7 +133,7 @@ class TransparentApp:
         except ToolNotFound as error:
             raise RpcError(INVALID_PARAMS, f"there is no tool {call.name[:100]!r} here") from error
         except ToolfoldError as error:
-            return error_result(error.as_dict())
+            return error_result(_without_operations(error_dict(error)))
         return outcome.raw
 
     async def _check_headers(self, call: CallParams, headers: Mapping[str, str]) -> None:
@@ -204,10 +204,10 @@ class TransparentApp:
     async def left(self, caller: Caller) -> None:
         await self._gateway.end_session(caller)
 
-    async def watch_resource(self, uri: str) -> None:
+    async def watch_resource(self, uri: str, caller: Caller) -> None:
         await self._passthrough.watch(uri)
 
-    async def unwatch_resource(self, uri: str) -> None:
+    async def unwatch_resource(self, uri: str, caller: Caller) -> None:
         await self._passthrough.unwatch(uri)
 
 
@@ -250,8 +250,12 @@ class _ServerTools:
                 listed = await self._gateway.tools_below(())
             except NotBuilt:
                 listed = ()
-            tools = self._tools = {tool.definition.sent_name: tool for tool in listed if tool.server == self._server}
+            tools = self._tools = self._own(listed)
         return tools
+
+    def _own(self, listed: Iterable[Tool]) -> dict[str, Tool]:
+        own = (tool for tool in listed if tool.server == self._server and tool.kind == "tool")
+        return {tool.definition.sent_name: tool for tool in own}
 
     async def _read_again(self) -> dict[str, Tool]:
         await self._gateway.initial_build.wait()
@@ -278,9 +282,7 @@ class _ServerTools:
             return None
         try:
             async with view.catalogue.snapshot() as snapshot:
-                return {
-                    tool.definition.sent_name: tool for tool in await snapshot.tools() if tool.server == self._server
-                }
+                return self._own(await snapshot.tools(server=self._server))
         except NotBuilt:
             return {}
 

@@ -12,6 +12,7 @@ from hashlib import blake2b
 
 from msgspec import Raw
 
+from toolfold.catalogue.kinds import is_tool_id
 from toolfold.containers import BoundedDict, TaskSet
 from toolfold.errors import NotBuilt, StoreError
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, CallerKind, OnToolsChanged, Surface
@@ -69,6 +70,7 @@ class AutoSurface:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LIST_S):
                 await self._gateway.initial_build.wait()
+        await self._gateway.view(caller).settled()
         surface = await self._choose(caller)
         shown = await self._shown(surface, caller, listens=listens)
         before = self._listed.get(caller.kind)
@@ -128,7 +130,7 @@ class AutoSurface:
         """Whether this caller's tools are folded."""
         kind = caller.kind
         async with self._gateway.view(caller).catalogue.snapshot() as snapshot:
-            few = len(await snapshot.tool_ids_at((), below=True, limit=_MAX_TOOLS + 1)) <= _MAX_TOOLS
+            few = sum(map(is_tool_id, await snapshot.tool_ids_at((), below=True))) <= _MAX_TOOLS
         surface = _cost(await self._discovery.tools(caller), await self._discovery.instructions(caller))
         # Not the first time: what a client has seen changes only for something better.
         margin = _MARGIN * (0 if kind not in self._folded else -1 if self._folded[kind] else 1)

@@ -63,7 +63,7 @@ class CallerCache(Generic[T]):
             self._settings = self._gateway.settings
             self._entries.clear()
         key = caller.kind
-        generation, now = await self._generation(), time.monotonic()
+        generation, now = await self._state(caller), time.monotonic()
         entry = self._entries.get(key)
         if entry is None or entry[0] != generation or entry[1] < now:
             expires = now + self._restricted_s if self._gateway.settings.restricts else math.inf
@@ -71,10 +71,10 @@ class CallerCache(Generic[T]):
             self._entries.renew(key, entry)
         return entry[2]
 
-    async def _generation(self) -> int:
-        """The number of the catalogue's state; 0 where there is none yet."""
+    async def _state(self, caller: Caller) -> int:
+        """The number of the state of what this caller sees; 0 where there is none yet."""
         try:
-            async with self._gateway.catalogue.snapshot() as view:
-                return view.generation
+            async with self._gateway.view(caller).catalogue.snapshot() as view:
+                return getattr(view, "state", view.generation)
         except NotBuilt:
             return 0

@@ -80,7 +80,7 @@ SEARCH_TOOLS = _Definition(
     name="search_tool_by_category",
     description=(
         "Find tools inside a category and all below it; an empty category_path searches everything. confidence is the "
-        "probability that the tool fits."
+        "probability that the tool fits; what is under expanded needs no expand_tool."
     ),
     properties={"query": QUERY, "category_path": NAMES, "limit": _limit(5), "cursor": CURSOR},
     required=("query",),

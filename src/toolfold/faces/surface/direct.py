@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -20,13 +21,14 @@ from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChang
 from toolfold.faces.surface.definitions import BY_NAME, TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.instructions import sign_in_line
 from toolfold.faces.surface.operations import Operations, call_tool
-from toolfold.faces.surface.results import to_result
+from toolfold.faces.surface.results import _error_json, _without_operations, to_result
 from toolfold.gateway import Gateway
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller, Tool
 
 # The shortest limit among the clients we know.
 MAX_NAME = 64
 CATALOGUE_CHANGED = ("catalogue.built", "catalogue.updated", "config.changed")
+SIGN_IN_CHANGED = "sign_in.changed"
 INSTRUCTIONS = (
     "Call the tools that are listed. A result that is too large to show is stored, and its message tells how to get "
     "the part you need with tool_output."
@@ -41,14 +43,17 @@ class ToolListing(Struct, frozen=True):
 
     @staticmethod
     def of(tools: Sequence[Tool]) -> "ToolListing":
+        tools = [tool for tool in tools if tool.kind == "tool"]  # all else has lists of its own
         names = _safe_names(tool.tool_id for tool in tools)
         return ToolListing(
             {names[tool.tool_id]: tool.tool_id for tool in tools},
             tuple(_tool_object(tool, names[tool.tool_id]) for tool in tools),
         )
 
-    async def call(self, gateway: Gateway, name: str, arguments: Raw, context: CallContext) -> Raw:
-        """Calls one of them by its name here. Raises `ToolNotFound`."""
+    async def call(
+        self, gateway: Gateway, name: str, arguments: Raw, context: CallContext, *, alone: bool = True
+    ) -> Raw:
+        """Calls one of them by its name here. `alone`: no operations are listed beside them. Raises `ToolNotFound`."""
         if name not in self.ids:
             from difflib import get_close_matches
 
@@ -57,7 +62,14 @@ class ToolListing(Struct, frozen=True):
                 hints=get_close_matches(name[:100], self.ids, n=5, cutoff=0.5) or list(self.ids)[:5],
                 next_action="list the tools again: they may have changed",
             )
-        return await to_result(call_tool(gateway, self.ids[name], arguments, replace(context, tool_name=name)))
+        work = call_tool(gateway, self.ids[name], arguments, replace(context, tool_name=name))
+        return await (to_result(work, self._described) if alone else to_result(work))
+
+    def _described(self, error: dict[str, Any]) -> str:
+        """An error in the words of a list of tools: under the names that they have here."""
+        names = {tool_id: name for name, tool_id in self.ids.items()}
+        hints = [names.get(hint, hint) if isinstance(hint, str) else hint for hint in error["hints"]]
+        return _error_json({**_without_operations(error), "hints": hints})
 
 
 class DirectSurface:
@@ -69,7 +81,7 @@ class DirectSurface:
         self._listings = CallerCache(gateway, self._load, max_size=64, restricted_s=1.0)
 
     async def instructions(self, caller: Caller) -> str:
-        waiting = await sign_in_line(self._gateway, caller)
+        waiting = await sign_in_line(self._gateway, caller, await self._sign_ins(caller))
         return f"{INSTRUCTIONS}\n{waiting}" if waiting else INSTRUCTIONS
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
@@ -85,8 +97,10 @@ class DirectSurface:
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
         def on_event(event: Event) -> None:
-            if event.name in CATALOGUE_CHANGED:
+            if event.name in CATALOGUE_CHANGED and "tool" in event.data.get("kinds", ("tool",)):
                 listener(None)
+            elif event.name == SIGN_IN_CHANGED:
+                listener(Caller(name=event.data["caller"]) if event.data["caller"] else None)
 
         stops = ExitStack()
         stops.callback(self._gateway.events.subscribe(on_event))
@@ -94,12 +108,39 @@ class DirectSurface:
         return stops.close
 
     async def listing(self, caller: Caller) -> ToolListing:
-        """The tools that a caller may see, the same object until they change. Waits for the first catalogue."""
+        """The tools that a caller may see. Waits for the first catalogue, and for what is read for this caller."""
         await self._gateway.initial_build.wait()
-        return await self._listings.get(caller)
+        await self._gateway.view(caller).settled()
+        listing = await self._listings.get(caller)
+        if not (own := _sign_in_names(self._gateway, caller)):
+            return listing
+        # A tool of the server's own may have that name. Those that are no longer listed can be called: a client may
+        # call again as it was told to.
+        ids = {**{name: f"{server}.sign_in" for name, server in own.items()}, **listing.ids}
+        asked = [name for name in await self._sign_ins(caller) if name not in listing.ids]
+        return ToolListing(ids, (*listing.objects, *(_sign_in_object(name, own[name]) for name in asked)))
+
+    async def _sign_ins(self, caller: Caller) -> list[str]:
+        """The names of the tools by which this caller signs in, where it has to."""
+        waiting = await self._gateway.upstreams.arrivals.to_sign_in(caller.name)
+        return [name for name, server in _sign_in_names(self._gateway, caller).items() if server in waiting]
 
     async def _load(self, caller: Caller) -> ToolListing:
         return ToolListing.of(await self._gateway.tools_below((), caller=caller))
+
+
+def _sign_in_names(gateway: Gateway, caller: Caller) -> dict[str, str]:
+    """The servers that a caller signs in to itself, by the names of the tools for that."""
+    view, own = gateway.view(caller), sorted(gateway.upstreams.per_caller)
+    ids = {f"{server}.sign_in": server for server in own if not view.hides(server)}
+    return {name: ids[tool_id] for tool_id, name in _safe_names(ids).items()}
+
+
+def _sign_in_object(name: str, server: str) -> Raw:
+    text = f"Sign in to {server}, with an account of the user's own: its tools are listed then. Takes no arguments."
+    schema = {"type": "object", "properties": {}}
+    hints = {"readOnlyHint": False, "openWorldHint": True}
+    return Raw(msgspec.json.encode({"name": name, "description": text, "inputSchema": schema, "annotations": hints}))
 
 
 def _tool_object(tool: Tool, name: str) -> Raw:

@@ -26,7 +26,7 @@ class DiscoverySurface:
 
     def __init__(self, gateway: Gateway, *, pin_used: bool = False) -> None:
         self._gateway = gateway
-        self._operations = Operations(gateway)
+        self._operations = Operations(gateway, expands=True)
         self._pinned = PinnedTools(gateway, used=pin_used)
         self._instructions = CallerCache(gateway, self._load_instructions, max_size=256, restricted_s=5.0)
 
@@ -50,7 +50,7 @@ class DiscoverySurface:
             return await self._operations.result(name, arguments, context)
         pinned = await self._pinned.listing(context.caller)
         if name in pinned.ids:
-            return await pinned.call(self._gateway, name, arguments, context)
+            return await pinned.call(self._gateway, name, arguments, context, alone=False)
         raise ToolNotFound(
             f"there is no tool {name[:100]!r} here",
             hints=[*BY_NAME, *pinned.ids],

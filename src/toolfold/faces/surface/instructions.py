@@ -4,17 +4,23 @@ Models do not search an index that does not say what lies behind it. So the inve
 see, and never longer than its budget: servers and categories that do not fit are counted instead of named.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from toolfold import tokens
 from toolfold.errors import ConfigError, NotBuilt
 from toolfold.gateway import Gateway
-from toolfold.types import LOCAL, Caller
+from toolfold.types import LOCAL, Caller, ServerState
 
 MAX_TOKENS = 400
 MAX_NAME = 40
 MAX_UNREAD = 12
 MAX_PINNED = 5
+# So many servers are shown with their own words, of which the opening tells what they are connected to.
+MAX_ABOUT = 12
+MAX_SAID = 80
 # toolfold's own tools, which no server has.
 TOOLBOX = "toolbox"
 
@@ -24,32 +30,40 @@ These operations are an index over tools that are not listed here.
 2. Prefer hierarchical navigation. Use `list(path=…)` to explore before searching.
 3. Use the escape hatch when uncertain. If no child node seems appropriate, call `search_nodes` or \
 `search_tool_by_category`.
-4. Never call a tool without expanding it. Always call `expand_tool` before execution to obtain the argument schema.
+4. Never call a tool without expanding it. Always call `expand_tool` before execution to obtain the argument schema, \
+unless a search `expanded` it. A script may do without.
 5. Follow error hints. On error, retry with suggested categories or queries.
 Search in one whole sentence: what to do, with what kind of thing, in which product."""
+
+_SENTENCE_END = re.compile(r"[.:;](?: |$)")
+_UNLESS = ", unless a search `expanded` it"
 
 _Counted = tuple[str, int]
 
 
 async def discovery_instructions(gateway: Gateway, caller: Caller, pinned: Sequence[str] = ()) -> str:
     """Rules and inventory, in at most `MAX_TOKENS`. `pinned` are the tools listed beside the operations."""
+    rules = RULES if gateway.settings.discovery.expand_hits else RULES.replace(_UNLESS, "")
     try:
         servers, categories = await _inventory(gateway, caller)
+        about = await _about_servers(gateway, [name for name, _ in servers])
     except NotBuilt:
-        return f"{RULES}\n{_without_catalogue(gateway, caller)}"
-    rules = f"{RULES}\n{_about_pinned(pinned)}" if pinned else RULES
+        return f"{rules}\n{_without_catalogue(gateway, caller)}"
+    rules = f"{rules}\n{_about_pinned(pinned)}" if pinned else rules
     waiting = await sign_in_line(gateway, caller)
-    return _fit_budget(servers, categories, f"{rules}\n{waiting}" if waiting else rules)
+    return _fit_budget(servers, categories, f"{rules}\n{waiting}" if waiting else rules, about)
 
 
-async def sign_in_line(gateway: Gateway, caller: Caller) -> str:
-    """One line about the servers that this caller may see and that want somebody to sign in; mostly there are none."""
+async def sign_in_line(gateway: Gateway, caller: Caller, listed: Sequence[str] = ()) -> str:
+    """One line about the servers that this caller may see and that want somebody to sign in; mostly there are none.
+    `listed` are the tools for it, in a profile that lists tools and no operations."""
     upstreams, names = gateway.upstreams, await _waiting_for_sign_in(gateway, caller)
     if not names:
         return ""
     more = f" and {len(names) - MAX_UNREAD:,} more" if len(names) > MAX_UNREAD else ""
     own = next((name for name in names if name in upstreams.per_caller), "")
-    ways = [f"call the tool id `NAME.sign_in` (`{own}.sign_in`), which is in no list"] if own else []
+    way = f"call the tool id `NAME.sign_in` (`{own}.sign_in`) with `call_tool`; it is in no list"
+    ways = [f"call the listed tool for it, such as `{listed[0]}`" if listed else way] if own else []
     if not upstreams.per_caller.issuperset(names):
         runs = (
             "the user runs `toolfold login NAME`" if caller.name == LOCAL.name else "whoever runs this gateway does it"
@@ -61,7 +75,7 @@ async def sign_in_line(gateway: Gateway, caller: Caller) -> str:
 async def _waiting_for_sign_in(gateway: Gateway, caller: Caller) -> list[str]:
     upstreams, view = gateway.upstreams, gateway.view(caller)
     waiting = {state.name for state in await gateway.servers() if state.status == "needs sign-in"}
-    waiting |= {name for name in upstreams.per_caller if not upstreams.credentials.has(name, caller.name)}
+    waiting = (waiting - upstreams.per_caller) | await upstreams.arrivals.to_sign_in(caller.name)
     return [_plain(name) for name in sorted(waiting) if not view.hides(name)]
 
 
@@ -90,6 +104,15 @@ async def _inventory(gateway: Gateway, caller: Caller) -> tuple[list[_Counted], 
     return _largest_first(list((await visible_servers(gateway, caller)).items())), _largest_first(branches)
 
 
+async def _about_servers(gateway: Gateway, names: Sequence[str]) -> dict[str, str]:
+    """What few servers say they are connected to: the opening of their own words."""
+    if len(names) > MAX_ABOUT:
+        return {}
+    said = {record.name: record.info.instructions for record in await gateway.catalogue.servers()}
+    opening = {name: _plain(said.get(name, "")[: 4 * MAX_SAID].replace('"', "'"), MAX_SAID) for name in names}
+    return {name: first for name, text in opening.items() if (first := _SENTENCE_END.split(text.lstrip("# "), 1)[0])}
+
+
 async def visible_servers(gateway: Gateway, caller: Caller) -> dict[str, int]:
     """How many tools of each server the caller may see."""
     if _sees_everything(gateway, caller):  # the catalogue has counted them
@@ -98,37 +121,59 @@ async def visible_servers(gateway: Gateway, caller: Caller) -> dict[str, int]:
     return {name: len(tools) for name, tools in names.items() if name != TOOLBOX}
 
 
+async def _visible_states(gateway: Gateway, caller: Caller) -> Sequence[ServerState]:
+    """How each server is doing that the caller may see, with its own counts and sign-ins."""
+    states, view = await gateway.servers(), gateway.view(caller)
+    if view.unrestricted:
+        return states
+    visible = await visible_servers(gateway, caller)
+    own = {name for name in gateway.upstreams.per_caller if not view.hides(name)}
+    waiting = own & await gateway.upstreams.arrivals.to_sign_in(caller.name)
+    return [
+        replace(
+            state,
+            tools=visible.get(state.name, 0),
+            status="needs sign-in" if state.name in waiting else state.status,
+        )
+        for state in states
+        if visible.get(state.name) or state.name in own
+    ]
+
+
 def _sees_everything(gateway: Gateway, caller: Caller) -> bool:
     return gateway.view(caller).unrestricted
 
 
-def _fit_budget(servers: Sequence[_Counted], categories: Sequence[_Counted], rules: str = RULES) -> str:
-    """As many names as fit; what is left out is counted."""
+def _fit_budget(
+    servers: Sequence[_Counted], categories: Sequence[_Counted], rules: str = RULES, about: Mapping[str, str] = {}
+) -> str:
+    """As many names as fit; what is left out is counted. What servers say of themselves only beside all names."""
     total = sum(count for _, count in servers)
     names = max(len(servers), len(categories))
     while True:
         text = (
-            f"{rules}\nThere are {total:,} tools of {len(servers):,} servers: {_name_list(servers, names)}.\n"
+            f"{rules}\nThere are {total:,} tools of {len(servers):,} servers: {_name_list(servers, names, about)}.\n"
             f"Categories at the root: {_name_list(categories, names)}."
         )
         if not names or count_tokens(text) <= MAX_TOKENS:
             return text
-        names = min(names - 1, names * 7 // 8)
+        names, about = (names, {}) if about else (min(names - 1, names * 7 // 8), about)
 
 
-def _name_list(entries: Sequence[_Counted], limit: int) -> str:
-    names = [f"{_plain(name)} ({count:,})" for name, count in entries[:limit]]
+def _name_list(entries: Sequence[_Counted], limit: int, about: Mapping[str, str] = {}) -> str:
+    said = {name: f': "{text}"' for name, text in about.items()}
+    names = [f"{_plain(name)} ({count:,}{said.get(name, '')})" for name, count in entries[:limit]]
     left = len(entries) - len(names)
     if left:
         names.append(f"and {left:,} more" if names else f"{left:,}")
     return ", ".join(names) or "none"
 
 
-def _plain(name: str) -> str:
+def _plain(name: str, limit: int = MAX_NAME) -> str:
     """A name on one short line."""
     # Names come from servers: one with line breaks could pose as instructions.
     text = "".join(char if char.isprintable() else " " for char in name)
-    return " ".join(text.split())[:MAX_NAME]
+    return " ".join(text.split())[:limit]
 
 
 def count_tokens(text: str) -> int:

@@ -10,7 +10,7 @@ call are not even decoded: they go to the tool as they came.
 """
 
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from typing import Annotated, Any, TypeVar
@@ -20,12 +20,13 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import asdict
 
 from toolfold.disclosure.arguments import Arguments
-from toolfold.errors import InvalidArguments, NotExpanded, SignInRequired, ToolNotFound
+from toolfold.errors import InvalidArguments, NotExpanded, OutputError, SignInRequired, ToolNotFound
+from toolfold.faces.surface.resource_links import own_addresses
 from toolfold.faces.surface.results import Answer, TextAndData, sent_once, to_json, to_result
 from toolfold.gateway import Gateway
 from toolfold.outputs.tool_output_definition import FAILED, MODES, Mode, failure_text
 from toolfold.text import NOTE_KEY, as_path
-from toolfold.types import EMPTY_OBJECT, CallContext, Tool, ToolCall
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller, Tool, ToolCall
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 
 MAX_LIMIT = 50
@@ -256,7 +257,8 @@ async def call_tool(
         return await _signed_in(gateway, tool_id, context, error)
     call = ToolCall(tool=tool, arguments=args, expect_version=expect_version)
     outcome = await gateway.calls(call, context)
-    result = sent_once(outcome.raw) if gateway.settings.outputs.send_once else outcome.raw
+    result = own_addresses(tool.server, outcome.raw)
+    result = sent_once(result) if gateway.settings.outputs.send_once else result
     notes = _own_note(result)
     if tool.definition.output_schema is not None and not outcome.is_error:
         contradicted = await gateway.describer.contradictions(tool)
@@ -271,11 +273,14 @@ async def _signed_in(gateway: Gateway, tool_id: str, context: CallContext, error
     if isinstance(error, SignInRequired):
         from toolfold.calls.sign_in import SignInRequester
 
+        server = error.server
         await SignInRequester(gateway.upstreams).ask(server, context, error)
-        await gateway.reread(server)
     elif name != "sign_in" or server not in gateway.upstreams.per_caller or gateway.view(context.caller).hides(server):
         raise error
-    text = f"Signed in to {server}. Find its tools with list or a search."
+    await gateway.view(context.caller).settled()
+    direct = bool(context.tool_name)  # by a name of its own, which is where no operations are listed
+    found = "Its tools are listed now: list the tools again" if direct else "Find its tools with list or a search"
+    text = f"Signed in to {server}. {found}."
     return Raw(msgspec.json.encode({"content": [{"type": "text", "text": text}]}))
 
 
@@ -332,12 +337,14 @@ def _folded(answer: Mapping[str, Any]) -> dict[str, Any]:
 class Operations:
     """The operations of one gateway."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, *, expands: bool = False) -> None:
+        """`expands`: a model reads the answers, so that a search expands hits where the configuration lets it."""
         self._gateway = gateway
+        self._expands = expands
         self._by_name: dict[str, Callable[[Raw, CallContext], Coroutine[Any, Any, Answer]]] = {
             "list": partial(self._forward, "list", _List),
             "search_nodes": partial(self._forward, "search_nodes", _SearchNodes),
-            "search_tool_by_category": partial(self._forward, "search_tool_by_category", _SearchTools),
+            "search_tool_by_category": self._search_tools,
             "expand_tool": self._expand_tool,
             "call_tool": self._call_tool,
             "inspect_tool_output": partial(self._forward, "inspect_tool_output", _InspectToolOutput),
@@ -359,12 +366,25 @@ class Operations:
         method: Callable[..., Coroutine[Any, Any, Answer]] = getattr(self._gateway, name)
         return await method(**asdict(_parse(kind, args)), caller=context.caller)
 
+    async def _search_tools(self, args: Raw, context: CallContext) -> Answer:
+        gateway, caller = self._gateway, context.caller
+        asked = asdict(_parse(_SearchTools, args))
+        expand = self._expands and gateway.settings.discovery.expand_hits
+        answer = await gateway.search_tool_by_category(**asked, caller=caller, expand=expand)
+        await self._share(caller, answer.get("expanded", ()))
+        return answer
+
+    async def _share(self, caller: Caller, tool_ids: Iterable[str]) -> None:
+        """Has the other gateways know what was expanded, where they may be asked."""
+        gateway = self._gateway
+        for tool_id in tool_ids if self._asks_others else ():
+            if version := gateway.expansions.version(caller, tool_id):
+                await gateway.expansions.share(gateway.store, caller, tool_id, version)
+
     async def _expand_tool(self, args: Raw, context: CallContext) -> Answer:
         parsed = _parse(_ExpandTool, args)
-        gateway, caller = self._gateway, context.caller
-        answer = await gateway.expand_tool(parsed.tool_id, caller=caller)
-        if self._asks_others:
-            await gateway.expansions.share(gateway.store, caller, answer["tool_id"], answer["version"])
+        answer = await self._gateway.expand_tool(parsed.tool_id, caller=context.caller)
+        await self._share(context.caller, (answer["tool_id"],))
         if parsed.args_path:
             part = _arguments(answer["args_schema"], answer["tool_id"]).part(parsed.args_path)
             text = to_json({"tool_id": answer["tool_id"], "version": answer["version"], **part})
@@ -435,12 +455,15 @@ class Operations:
         from toolfold.scripts import report
 
         origin = {"tool_id": "run_script", "arguments": _sent(args)}
-        printed = {
-            name: await self._gateway.outputs.store_large_text(text, **origin, caller=context.caller)
-            for name, text in (("stdout", result.stdout), ("stderr", result.stderr))
-        }
-        stored = {name: kept for name, kept in printed.items() if kept is not None}
-        text = await self._store_if_large(report.as_text(result, stored), "run_script", args, context)
+        try:
+            printed = {
+                name: await self._gateway.outputs.store_large_text(text, **origin, caller=context.caller)
+                for name, text in (("stdout", result.stdout), ("stderr", result.stderr))
+            }
+            stored = {name: kept for name, kept in printed.items() if kept is not None}
+            text = await self._store_if_large(report.as_text(result, stored), "run_script", args, context)
+        except OutputError as error:  # the script has run
+            raise error.after_work() from error.__cause__
         return TextAndData(report.as_dict(result, stored), text, not result.ok)
 
     async def _store_if_large(self, text: str, operation: str, args: Raw, context: CallContext) -> str:

@@ -13,7 +13,7 @@ from toolfold.errors import ToolfoldError
 from toolfold.gateway import Gateway
 from toolfold.outputs.shape import OUTPUT_URI
 from toolfold.types import Caller, Stored
-from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS
 from toolfold.wire.serving import RpcError
 
 _TEMPLATE = {"uriTemplate": f"{OUTPUT_URI}{{handle}}", "name": "output", "description": "a stored tool result, whole"}
@@ -33,17 +33,16 @@ class OutputResources:
         """Whether a request names a stored output."""
         return _parse_uri(params).startswith(OUTPUT_URI)
 
-    async def handle(self, method: str, params: Raw, caller: Caller) -> Raw:
-        """The result of a request about resources. Raises `RpcError`."""
-        if method == "resources/list":
-            return _encoded({"resources": [_listed(stored) for stored in await self._gateway.outputs(caller)]})
-        if method == "resources/templates/list":
-            return _encoded({"resourceTemplates": [_TEMPLATE]})
-        if method == "resources/read":
-            return await self._read(_parse_uri(params), caller)
-        raise RpcError(METHOD_NOT_FOUND, f"there is no method {method[:100]} here")
+    @property
+    def template(self) -> dict[str, Any]:
+        return dict(_TEMPLATE)
 
-    async def _read(self, uri: str, caller: Caller) -> Raw:
+    async def listed(self, caller: Caller) -> list[dict[str, Any]]:
+        return [_listed(stored) for stored in await self._gateway.outputs(caller)]
+
+    async def read(self, params: Raw, caller: Caller) -> Raw:
+        """The result of `resources/read`. Raises `RpcError`."""
+        uri = _parse_uri(params)
         try:
             stored, data = await self._gateway.outputs.read(uri.removeprefix(OUTPUT_URI), caller)
         except ToolfoldError as error:

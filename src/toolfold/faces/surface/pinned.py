@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from fnmatch import fnmatchcase
 
+from toolfold.catalogue.kinds import is_tool_id
 from toolfold.containers import BoundedDict
 from toolfold.errors import NotBuilt
 from toolfold.faces.surface.base import CallerCache, CallerKind
@@ -52,7 +53,9 @@ class PinnedTools:
         used = await self._used_ids(caller)
         try:
             async with self._gateway.view(caller).catalogue.snapshot() as snapshot:
-                named = _matching(await snapshot.tool_ids(), self._patterns) if self._patterns else []
+                tool_ids = list(filter(is_tool_id, await snapshot.tool_ids()))
+                named = _matching(tool_ids, self._patterns) if self._patterns else []
+                used = list(filter(is_tool_id, used))
                 tools = {tool.tool_id: tool for tool in await snapshot.tools(ids=[*named, *used])}
         except NotBuilt:
             return ToolListing()

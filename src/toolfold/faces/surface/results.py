@@ -4,6 +4,7 @@ Nothing goes twice: there is no `structuredContent` beside the text.
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -82,6 +83,18 @@ def _truncated(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _truncated(entry) for key, entry in value.items()}
     return [_truncated(entry) for entry in value] if isinstance(value, list) else value
+
+
+# What an error may advise that is listed in the profiles of discovery alone.
+_OPERATIONS = re.compile(r"\b(?:call_tool|expand_tool|inspect_tool_output|search_\w+|with list|a search)\b|`list`")
+
+
+def _without_operations(error: dict[str, Any]) -> dict[str, Any]:
+    """The same error where tools are listed, and no operations to find them."""
+    if not _OPERATIONS.search(error["next_action"]):
+        return error
+    action = "list the tools again, and call one of them with arguments that fit its schema as it is now"
+    return {**error, "next_action": action}
 
 
 def error_result(error: dict[str, Any]) -> Raw:

@@ -418,7 +418,7 @@ class OpenApiUpstream:
         if announced <= most or operation.method == "HEAD":
             with contextlib.suppress(BodyTooLarge):
                 return await read_message(answer, most, self._spiller, rewrite)
-        raise redact_error(answer_too_large(operation.definition.name, announced, most), self.spec)
+        raise redact_error(answer_too_large(operation.definition.name, announced, most), self.spec).after_work()
 
     def _unreachable(self, kind: type[UpstreamError], what: str, error: Exception) -> UpstreamError:
         text = mask(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
