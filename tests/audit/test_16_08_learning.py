@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolfold import Gateway, Settings
-from toolfold.audit.log import _SessionSelections
+from toolfold.audit.selections import _SessionSelections
 from toolfold.config.sections import Audit, Policy
 from toolfold.errors import NoMatchInCategory
 from toolfold.testing.memory_upstream import MemoryUpstream

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import pytest
 
 from toolfold import Gateway, Settings
-from toolfold.audit.log import _SessionSelections
 from toolfold.audit.record import Step
+from toolfold.audit.selections import _SessionSelections
 from toolfold.config import Audit
 from toolfold.errors import InvalidArguments, ToolNotFound, UpstreamError
 from toolfold.testing.memory_upstream import MemoryUpstream

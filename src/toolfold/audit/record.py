@@ -1,6 +1,6 @@
 """One line of the audit log as a value, and the result of a step as the log takes it in."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -42,6 +42,8 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     results: tuple[str, ...] = ()
     """What the answer showed: tool ids, or categories."""
     confidence: tuple[float, ...] = ()
+    expanded: tuple[str, ...] = ()
+    """Of `results`, the tools that a search expanded."""
     rank: int | None = None
     """For `choose`: where the tool stood in the answer, from 1."""
     seconds: float = 0.0
@@ -74,6 +76,16 @@ class _Hits(Protocol):
     def confidences(self) -> tuple[float, ...]: ...
 
 
+class _Nodes(Protocol):
+    """A page of categories that a search found."""
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]: ...
+
+    @property
+    def confidences(self) -> tuple[float, ...]: ...
+
+
 class StepResult(Struct, Generic[A], frozen=True, kw_only=True):
     """What a step of finding a tool came to: the answer that the caller gets, and the values it was rendered from."""
 
@@ -83,11 +95,22 @@ class StepResult(Struct, Generic[A], frozen=True, kw_only=True):
     """The ids that a hit carries besides its own, each with that: whoever takes one of them chose this hit."""
     paths: tuple[tuple[str, ...], ...] = ()
     confidence: tuple[float, ...] = ()
+    expanded: tuple[str, ...] = ()
     version: int | None = None
 
     @classmethod
-    def of_hits(cls, answer: A, page: _Hits) -> "StepResult[A]":
-        return cls(answer=answer, tool_ids=page.tool_ids, twins=page.twins, confidence=page.confidences)
+    def of_hits(cls, answer: A, page: _Hits, expanded: Iterable[str] = ()) -> "StepResult[A]":
+        return cls(
+            answer=answer,
+            tool_ids=page.tool_ids,
+            twins=page.twins,
+            confidence=page.confidences,
+            expanded=tuple(expanded),
+        )
+
+    @classmethod
+    def of_nodes(cls, answer: A, page: _Nodes) -> "StepResult[A]":
+        return cls(answer=answer, paths=page.paths, confidence=page.confidences)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a `Step` about it. Encodes the whole answer to measure it: not on the event loop."""
@@ -96,6 +119,8 @@ class StepResult(Struct, Generic[A], frozen=True, kw_only=True):
             fields["results"] = results
         if self.confidence:
             fields["confidence"] = tuple(round(value, 2) for value in self.confidence)  # as they were shown
+        if self.expanded:
+            fields["expanded"] = self.expanded
         if self.version is not None:
             fields["version"] = self.version
         return fields

@@ -4,6 +4,7 @@ A name is recorded only where the tool's own schema has it; any other may itself
 whatever is recorded: values that the configuration names, and what looks like a secret by its name or form.
 """
 
+import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -39,7 +40,9 @@ class Redactor:
     """Removes secrets from text: those that the configuration names in the environment or holds in plain text, and
     `looked_up`, which grows by what a keyring or a file gave when a server was opened."""
 
-    def __init__(self, settings: Settings, environ: Iterable[tuple[str, str]], looked_up: Collection[str] = ()) -> None:
+    def __init__(
+        self, settings: Settings, environ: Iterable[tuple[str, str]] | None = None, looked_up: Collection[str] = ()
+    ) -> None:
         self._secrets: tuple[str, ...] = ()
         self._looked_up = looked_up
         self.learn(settings, environ)
@@ -47,9 +50,10 @@ class Redactor:
         # The names of the parameters of tools called lately, by fingerprint: their schemas may be large.
         self._parameters: BoundedDict[str, frozenset[str]] = BoundedDict(_MAX_TOOLS)
 
-    def learn(self, settings: Settings, environ: Iterable[tuple[str, str]]) -> None:
-        """Adds the secrets of other settings; earlier ones stay secret."""
-        self._secrets = tuple(dict.fromkeys((*self._secrets, *_configured_secrets(settings, dict(environ)))))
+    def learn(self, settings: Settings, environ: Iterable[tuple[str, str]] | None = None) -> None:
+        """Adds the secrets of other settings, by the environment; earlier ones stay secret."""
+        variables = dict(os.environ.items() if environ is None else environ)
+        self._secrets = tuple(dict.fromkeys((*self._secrets, *_configured_secrets(settings, variables))))
 
     def _parameter_names(self, tool: Tool) -> frozenset[str]:
         """The names of the tool's parameters, as its schema has them."""

@@ -7,7 +7,7 @@ What a client reads before its first request, the surface with its instructions,
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +18,7 @@ from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.storage.base import Store
 from toolfold.types import Tool
 
-__all__ = ["Savings", "SessionCost", "compute_savings"]
+__all__ = ["Savings", "SessionCost", "_count_definitions", "_percent", "compute_savings"]
 
 # The namespace of the store that keeps counts by server.
 _COUNTS = "tokens"
@@ -52,9 +52,18 @@ class Savings(Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionCost, ...]
 
 
-async def compute_savings(steps: Sequence[Step], catalogue: Catalogue, store: Store, surface_tokens: int) -> Savings:
-    """The tokens of all definitions and results against what the steps showed; each session reads the surface once."""
-    return _add_up(steps, *await _count_definitions(catalogue, store), surface_tokens)
+async def compute_savings(
+    steps: Sequence[Step],
+    catalogue: Catalogue,
+    store: Store,
+    surface_tokens: int,
+    others: Mapping[str, tuple[Catalogue, int]] = {},
+) -> Savings:
+    """The tokens of all definitions and results against what the steps showed; each session reads the surface once.
+    `others`: callers who see another catalogue, with what their surface costs."""
+    whole = await _count_definitions(catalogue, store)
+    own = {name: (*(await _count_definitions(seen, store))[1:], cost) for name, (seen, cost) in others.items()}
+    return _add_up(steps, *whole, surface_tokens, others=own)
 
 
 async def _count_definitions(catalogue: Catalogue, store: Store) -> tuple[int, int, int]:
@@ -62,14 +71,14 @@ async def _count_definitions(catalogue: Catalogue, store: Store) -> tuple[int, i
     known = {server: _decode(value) for server, value in (await store.items(_COUNTS)).items()}
     by_server: dict[str, list[Tool]] = {}
     async with catalogue.snapshot() as view:
-        async for batch in tool_batches(view):
+        async for batch in tool_batches(view, leaves=False):  # no client has the others in its context
             for tool in batch:
                 by_server.setdefault(tool.server, []).append(tool)
     total = 0
     for server, tools in by_server.items():
         before = known.get(server, {})
         counts = await asyncio.to_thread(_count_tokens, tools, before)
-        if counts != before:
+        if not counts.keys() <= before.keys():  # a caller may see a part of them
             await store.put(_COUNTS, server, _encode(counts))
         total += sum(counts[tool.fingerprint] for tool in tools)
     everything = [tool for tools in by_server.values() for tool in tools]
@@ -84,16 +93,24 @@ def _count_tokens(tools: Sequence[Tool], known: dict[str, int]) -> dict[str, int
     }
 
 
-def _add_up(steps: Sequence[Step], tools: int, full_tokens: int, full_bytes: int, surface_tokens: int = 0) -> Savings:
+def _add_up(
+    steps: Sequence[Step],
+    tools: int,
+    full_tokens: int,
+    full_bytes: int,
+    surface_tokens: int = 0,
+    *,
+    others: Mapping[str, tuple[int, int, int]] = {},
+) -> Savings:
     """Adds the steps up. Where nothing was counted yet, four bytes are taken as a token."""
-    ratio = full_bytes / full_tokens if full_tokens else 4.0
+    common = (full_tokens, full_bytes, surface_tokens)
     sessions: dict[tuple[str, str], list[Step]] = {}
     for step in steps:
         if step.step == REFUSED:
             continue
         sessions.setdefault((step.caller, step.session), []).append(step)
     costs = tuple(
-        _session_cost(caller, session, own, (full_tokens, surface_tokens), ratio)
+        _session_cost(caller, session, own, others.get(caller, common))
         for (caller, session), own in sorted(sessions.items())
     )
     shown = sum(cost.shown_tokens for cost in costs)
@@ -111,15 +128,15 @@ def _add_up(steps: Sequence[Step], tools: int, full_tokens: int, full_bytes: int
     return Savings(tools=tools, full_tokens=full_tokens, total=total, sessions=costs)
 
 
-def _session_cost(
-    caller: str, session: str, steps: Sequence[Step], at_first: tuple[int, int], ratio: float
-) -> SessionCost:
-    """`at_first`: what is read before the first request, without and with folding."""
+def _session_cost(caller: str, session: str, steps: Sequence[Step], at_first: tuple[int, int, int]) -> SessionCost:
+    """`at_first`: read before the first request are so many tokens, and bytes, without folding, and tokens with it."""
+    full_tokens, full_bytes, surface_tokens = at_first
+    ratio = _bytes_a_token(full_tokens, full_bytes)
     pages = [step for step in steps if step.step in _DISCOVERY and step.shown_bytes]
     counted = sum(step.shown_tokens if step.shown_tokens is not None else step.shown_bytes / ratio for step in pages)
     calls = [step for step in steps if step.step == "call"]
     folded, whole = _result_bytes(calls)
-    full, shown = at_first[0] + round(whole / ratio), at_first[1] + round(counted + folded / ratio)
+    full, shown = full_tokens + round(whole / ratio), surface_tokens + round(counted + folded / ratio)
     return SessionCost(
         caller=caller,
         session=session,
@@ -130,6 +147,10 @@ def _session_cost(
         estimated=folded > 0 or any(step.shown_tokens is None for step in pages),
         saved_percent=_percent(full, shown),
     )
+
+
+def _bytes_a_token(tokens: int, size: int) -> float:
+    return size / tokens if tokens else 4.0
 
 
 def _result_bytes(calls: Sequence[Step]) -> tuple[int, int]:
