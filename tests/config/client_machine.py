@@ -15,7 +15,7 @@ class Machine:
         self.home, self.project = root / "home", root / "shop"
         self.home.mkdir()
         self.project.mkdir()
-        self.environ = {"HOME": str(self.home)}
+        self.environ = {"HOME": str(self.home), "TOOLFOLD_TRUST_PROJECT": "1"}
 
     def write(self, path: str, content: Any) -> Path:
         file = (self.home if path.startswith("~/") else self.project) / path.removeprefix("~/")

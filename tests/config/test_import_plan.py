@@ -209,7 +209,7 @@ def test_applying_keeps_every_character_and_a_backup_and_leaves_the_client_alone
     done = apply(plan, target, now=0)
     assert done.backup is not None
     assert done.backup.read_bytes() == old.encode()
-    assert target.read_bytes().startswith(old.encode() + b"\n\r\n[servers.b]\r\n")
+    assert target.read_bytes().startswith(old.encode() + b"\r\n\r\n[servers.b]\r\n")
     assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(done.backup.stat().st_mode) == 0o640
     assert [spec.name for spec in machine.load().servers] == ["a", "b"]
     assert source.read_bytes() == original

@@ -53,7 +53,7 @@ def test_a_missing_secret_fails_the_one_server_that_needs_it_and_names_all_that_
         '[servers.a]\ncommand = "x"\nenv = { A = "${ONE}", B = "${input:Two Words}", C = "${keyring:s/n}" }\n'
         '[servers.b]\ncommand = "y"\n'
     )
-    settings = Settings.load(environ={"HOME": str(tmp_path / "h")}, cwd=tmp_path)
+    settings = Settings.load(environ={"HOME": str(tmp_path / "h"), "TOOLFOLD_TRUST_PROJECT": "1"}, cwd=tmp_path)
     broken, fine = settings.servers
     assert resolve(fine, environ={}).command == "y"
     assert missing(broken, environ={}) == ("ONE", "TOOLFOLD_INPUT_TWO_WORDS")
@@ -156,7 +156,7 @@ def test_printing_settings_shows_no_plain_secret(tmp_path: Path) -> None:
         key = "sesame-7"
         """
     )
-    settings = Settings.load(environ={"HOME": str(tmp_path / "h")}, cwd=tmp_path)
+    settings = Settings.load(environ={"HOME": str(tmp_path / "h"), "TOOLFOLD_TRUST_PROJECT": "1"}, cwd=tmp_path)
     console = Console(width=200, record=True, file=(tmp_path / "out").open("w"))
     console.print(Pretty(settings, expand_all=True))
     console.file.close()

@@ -232,7 +232,7 @@ def test_the_first_file_of_the_search_order_is_read(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "work" / "shop"
     (home / ".toolfold").mkdir(parents=True)
     project.mkdir(parents=True)
-    environ = {"HOME": str(home)}
+    environ = {"HOME": str(home), "TOOLFOLD_TRUST_PROJECT": "1"}
     with pytest.raises(ConfigError, match="no configuration") as caught:
         Settings.load(environ=environ, cwd=project)
     assert len(caught.value.hints) == 4

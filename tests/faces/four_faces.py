@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+import fork_server
 from toolfold import BlockingGateway, Gateway, Settings
 from toolfold.errors import ToolfoldError
 from toolfold.faces.http_api import make_app
@@ -90,11 +91,16 @@ def settings_of(folder: Path) -> Settings:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(folder / "person"), "TOOLFOLD_HOME": str(folder / "state")}
+    return {
+        "PATH": os.environ["PATH"],
+        "TOOLFOLD_TRUST_PROJECT": "1",
+        "HOME": str(folder / "person"),
+        "TOOLFOLD_HOME": str(folder / "state"),
+    }
 
 
 def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, "-m", "toolfold", *arguments],
         cwd=folder,
         env=environment(folder),

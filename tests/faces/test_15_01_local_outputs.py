@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import fork_server
 from toolfold.search.enrichment import Enrichment
 from toolfold.storage.sqlite.store import SqliteStore
 
@@ -27,7 +28,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def toolfold(folder: Path, *arguments: str, says: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, "-m", "toolfold", "--home", "state", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder)},

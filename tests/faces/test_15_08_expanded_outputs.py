@@ -55,7 +55,10 @@ async def test_15_08_expand_tool_shows_the_folded_result_beside_or_instead_of_th
         assert descriptor["output_fields"] == [NOT_DECLARED]
 
 
-async def test_15_09_results_that_contradict_the_declaration_are_told_with_the_result(tmp_path: Path) -> None:
+async def test_15_09_results_that_contradict_the_declaration_are_told_with_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolfold.disclosure.observed._OWN_RESULT_S", 60.0)
     server = MemoryUpstream("s", TOOLS)
     wrong = {"content": [{"type": "text", "text": "{}"}], "structuredContent": {"total": "many"}}
     server.answer("small", wrong)

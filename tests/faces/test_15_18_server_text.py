@@ -56,7 +56,7 @@ def test_15_18_server_text_does_not_steer_the_terminal(
     assert command_line([*options, "call", "large.give", json.dumps({"file": str(tmp_path / "result.json")})]) == 0
     called = capsys.readouterr()
     assert called.out == "a hidden b\n"
-    assert called.err.startswith("[resource a/zip\\r\\nerror: \\x1b[31mno]\n[image ")
+    assert called.err.startswith("[resource a/zip\\r\\nerror: \\x1b[31mno a://b]\n[image ")
     assert len(called.err.splitlines()) == 2
     assert len(called.err) < 300
 

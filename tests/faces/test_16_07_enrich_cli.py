@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from model_endpoint import model_endpoint
 
+import fork_server
 from toolfold.demo.data import make_demo_data
 
 
@@ -25,7 +26,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def toolfold(folder: Path, *arguments: str) -> tuple[int, Any]:
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-m", "toolfold", "--home", "state", *arguments, "--json"],
         cwd=folder,
         capture_output=True,
@@ -81,8 +82,8 @@ def test_16_08_choices_of_processes_of_their_own_are_counted_and_forgotten(place
 def test_16_07_a_person_reads_sentences(place: Path) -> None:
     def said(*arguments: str) -> str:
         command = [sys.executable, "-m", "toolfold", "--home", "state", *arguments]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, check=True)
-        return done.stdout
+        done = fork_server.run(command, cwd=place, capture_output=True, text=True, timeout=60, check=True)
+        return str(done.stdout)
 
     assert said("learn").startswith("search has learned from 0 choices; forget them with `toolfold learn --forget`")
     assert said("learn", "--forget") == "forgot 0 choices\n"

@@ -1,7 +1,6 @@
 """`toolfold init`, `add`, `remove`, `enable` and `disable` change `toolfold.toml` in place and keep every comment."""
 
 import json
-import subprocess
 import sys
 import threading
 import tomllib
@@ -13,6 +12,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
+import fork_server
 from toolfold.__main__ import main
 from toolfold.config import Settings
 from toolfold.config.files import locked
@@ -68,6 +68,22 @@ def test_17_06_add_warns_of_a_program_that_is_missing_and_still_writes(
     assert "[servers.x]" in file_of(home).read_text()
 
 
+def test_17_06_add_takes_an_openapi_document(home: Path) -> None:
+    Path("api.json").write_text(json.dumps({"openapi": "3.0.0", "info": {"title": "x"}, "paths": {}}))
+    assert main(["add", "inventory", "./api.json"]) == 0
+    servers = tomllib.loads(file_of(home).read_text())["servers"]
+    assert servers == {"inventory": {"openapi": str(Path("api.json").absolute())}}
+
+
+def test_17_06_add_names_both_ways_of_a_python_file(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("tools.py").write_text("def look() -> str:\n    return ''\n")
+    assert main(["add", "mine", "tools.py"]) == 0
+    said = capsys.readouterr().err
+    assert "--functions" in said
+    assert f"python {Path('tools.py').absolute()}" in said
+    assert "chmod" not in said
+
+
 def test_17_06_edits_at_the_same_time_lose_nothing(home: Path) -> None:
     main(["init"])
     for number in range(4):
@@ -76,7 +92,7 @@ def test_17_06_edits_at_the_same_time_lose_nothing(home: Path) -> None:
     client.write_text(json.dumps({"mcpServers": {"taken": {"command": "true"}}}))
     commands = [["add", f"new{number}", "--", "true"] for number in range(4)]
     commands += [["disable", "old0"], ["disable", "old1"], ["remove", "old2"], ["import", str(client), "--yes"]]
-    running = [subprocess.Popen([sys.executable, "-m", "toolfold", *words]) for words in commands]
+    running = [fork_server.Popen([sys.executable, "-m", "toolfold", *words]) for words in commands]
     assert [process.wait(60) for process in running] == [0] * len(running)
     servers = tomllib.loads(file_of(home).read_text())["servers"]
     assert sorted(servers) == sorted(["new0", "new1", "new2", "new3", "old0", "old1", "old3", "taken"])

@@ -85,11 +85,13 @@ def _no_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolfold.faces.cli.doctor._check_sandbox", lambda *, verbose: ())
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+def dead_port() -> int:
+    """A port that nobody answers at, and that nobody else is given: it stays taken as long as this process lives."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    port: int = taken.getsockname()[1]
+    taken.detach()
+    return port
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -252,7 +254,7 @@ def plain_secret(broken: Broken) -> None:
     broken.config.chmod(0o644)
 
 
-PORT = free_port()
+PORT = dead_port()
 URL = f"http://127.0.0.1:{PORT}"
 X = "[servers.x]\n"
 KEY = "k" * 20

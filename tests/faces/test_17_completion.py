@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import fork_server
+
 SERVER = Path(__file__).parents[1] / "servers" / "misbehaving_stdio.py"
 # Each would leave a file if the shell ran it. The first letter tells them apart, so that one Tab completes each.
 HOSTILE = {
@@ -89,12 +91,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(folder: Path) -> dict[str, str]:
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    return {"PATH": path, "HOME": str(folder), "TERM": "xterm", "LANG": "C.UTF-8", "TOOLFOLD_HOME": str(folder / "s")}
+    own = {"TOOLFOLD_HOME": str(folder / "s"), "TOOLFOLD_TRUST_PROJECT": "1"}
+    return {"PATH": path, "HOME": str(folder), "TERM": "xterm", "LANG": "C.UTF-8", **own}
 
 
 def toolfold(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "toolfold", *words]
-    return subprocess.run(
+    return fork_server.run(
         command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
     )
 

@@ -14,6 +14,8 @@ from mcp import Client
 from mcp_client_helpers import RecordingClient, text_of
 from served_config import Served, call, parameters, wait_for_call
 
+from toolfold.__main__ import main
+
 pytestmark = pytest.mark.requirement("G-11")
 
 
@@ -155,3 +157,18 @@ def test_17_watch_tools_trust_and_limits_take_effect_and_no_server_is_started_an
         served.wait_for("held back")
         assert "held back" in call(url, "b.more", {})["error"]["message"]
         assert "started anew" not in "".join(served.said)
+
+
+def test_17_watch_a_file_that_was_emptied_changes_nothing_and_says_how_to_serve_none(served: Served) -> None:
+    table = served.table("a", "stay")
+    served.write(table)
+    with served.over_http() as url:
+        wait_for_call(url, "a.stay")
+        served.write("")
+        assert "names no servers any more" in served.wait_for("the earlier one stays")
+        assert "content" in call(url, "a.stay", {})
+        served.write(table)
+        served.wait_for("the configuration is as it was")
+        assert main(["--config", str(served.config), "--home", str(served.home), "remove", "a"]) == 0
+        served.wait_for("a: taken out of the configuration")
+    assert not any("the earlier one stays" in line for line in served.said[-3:])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from served_config import Served, call, parameters, wait_for_call
 
+import fork_server
 from toolfold.__main__ import main
 from toolfold.events import Events
 from toolfold.telemetry.logs import EventLog
@@ -125,7 +126,7 @@ def test_17_logs_follow_a_file_that_was_moved_aside(tmp_path: Path) -> None:
 
 def printed_while(command: list[str], wanted: str, act: Callable[[], object]) -> str:
     """What a command that never ends prints up to a line with `wanted`, which `act` brings about."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with fork_server.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         stop = threading.Event()
 

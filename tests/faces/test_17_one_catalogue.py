@@ -11,6 +11,7 @@ import filed_stdio
 import pytest
 from served_config import Served, call, wait_for_call
 
+import fork_server
 from toolfold import Gateway, Settings
 
 TOOLS = [
@@ -33,7 +34,7 @@ def table(served: Served, name: str = "shop") -> str:
 
 def run(served: Served, *words: str, config: Path | None = None, code: int = 0) -> Any:
     command = [sys.executable, "-m", "toolfold", "--config", str(config or served.config), "--home", str(served.home)]
-    done = subprocess.run([*command, "--json", *words], capture_output=True, text=True, timeout=60, check=False)
+    done = fork_server.run([*command, "--json", *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout)
 
@@ -99,7 +100,7 @@ def test_17_catalogue_a_command_without_servers_empties_it_for_nobody(served: Se
     empty = tmp_path / "empty.toml"
     empty.write_text("")
     command = [sys.executable, "-m", "toolfold", "--config", str(empty), "--home", str(served.home)]
-    subprocess.run(
+    fork_server.run(
         [*command, "serve", "--profile", "live"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True
     )
     assert run(served, "tree")["tools"] == 2
@@ -109,7 +110,7 @@ def test_17_catalogue_the_last_server_leaves_while_it_serves_and_the_log_says_so
     served.write(table(served))
     with served.over_http() as url:
         wait_for_call(url, "shop.plain")
-        served.write("# none\n")
+        served.write("[servers]\n")
         served.wait_for("shop: taken out of the configuration")
         assert call(url, "shop.plain", {})["error"]["code"] == "TOOL_NOT_FOUND"
         served.write(table(served))

@@ -85,6 +85,13 @@ def test_17_a_policy_holds_whatever_became_of_the_same_tool_elsewhere(
     write(east, table("west", repository, "enabled = false\n"), only)
     code, _, err = run("call", "west.log", "limit=1")
     assert (code, "west is disabled in the configuration" in err) == (3, True)
+    # Who might not see a tool of it hears what is said of any tool that does not exist.
+    for policy in ("allow = ['risk:read-only']", "allow = ['path:Nowhere', 'east.*']", "deny = ['west.*']"):
+        write(east, table("west", repository, "enabled = false\n"), f"[policy.default]\n{policy}\n")
+        for command in ("call", "expand"):
+            (code, _, err), (other, _, missing) = (run(command, tool) for tool in ("west.log", "nosuch.log"))
+            assert code == other
+            assert err.splitlines()[0].replace("west.", "nosuch.") == missing.splitlines()[0]
 
 
 def test_17_a_disabled_server_is_called_disabled_with_what_enables_it(
@@ -167,3 +174,15 @@ def test_17_a_search_answers_as_if_what_is_hidden_did_not_exist(
         answers.append([(hit["tool_id"], hit["confidence"]) for hit in json.loads(out)["results"]])
     assert answers[0] == answers[1]
     assert answers[0] != answers[2]
+
+
+def test_as_nobody_is_an_error_and_as_local_is_whoever_runs_it(run: Run, repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "toolfold.toml").write_text(table("git", repository))
+    assert run("build", "--no-search")[0] == 0
+    code, out, err = run("tree", "--as", "")
+    assert (code, out) == (2, "")
+    assert "no caller is called ''" in err
+    assert run("tree", "--json", "--as", "local")[:2] == run("tree", "--json")[:2]
+    with (tmp_path / "toolfold.toml").open("a") as file:
+        file.write('[policy.none]\ndeny = ["**"]\n[callers.local]\npolicy = "none"\n')
+    assert "git.log" not in run("tree", "--tools", "--as", "local")[1]

@@ -53,9 +53,11 @@ TABLE: dict[str, tuple[tuple[str, ...], int]] = {
     "bench": (("--help",), 0),
     "help": ((), 0),
     "completion": (("bash",), 0),
+    "console": (("--help",), 0),
 }
-# What the shell does with the streams; whether what is printed has nowhere to go counts as an error.
-STATES = {">&- <&-": False, "2>&- <&-": False, ">/dev/full": True}
+# What the shell does with the streams; whether what is printed has nowhere to go counts as an error. A closed one does,
+# as with GNU tools: a script that reads a file which stayed empty must hear of it.
+STATES = {">&- <&-": True, "2>&- <&-": False, ">/dev/full": True}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shell(place: Path, line: str, **environ: str) -> "subprocess.CompletedProcess[bytes]":
     """A line of bash, in which `$T` is the program."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(place.parent), "T": f"{sys.executable} -m toolfold"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "TOOLFOLD_TRUST_PROJECT": "1",
+        "HOME": str(place.parent),
+        "T": f"{sys.executable} -m toolfold",
+    }
     return subprocess.run(
         ["bash", "-c", line],
         cwd=place,
@@ -116,6 +123,14 @@ def test_17_a_full_disk_is_an_error_and_a_reader_who_left_is_none(place: Path, u
         assert b"cannot be written" in full.stderr
         assert_well(shell(place, f"$T {words} | true; exit ${{PIPESTATUS[0]}}", PYTHONUNBUFFERED=unbuffered), 0)
     assert_well(shell(place, "$T no-such-thing 2>/dev/full", PYTHONUNBUFFERED=unbuffered), 2)
+
+
+def test_17_a_closed_output_is_an_error_where_there_was_something_to_print(place: Path) -> None:
+    for words in ("tree", "--version", "tree --json"):
+        closed = shell(place, f"$T {words} >&-")
+        assert_well(closed, 1)
+        assert closed.stderr.startswith(b"error: what was to be printed cannot be written")
+        assert closed.stderr.count(b"\n") == 1
 
 
 TAKES_TEXT = (
@@ -194,7 +209,7 @@ def test_17_ctrl_c_is_answered_from_the_start_on(place: Path, number: int) -> No
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(number), "tree"],
         cwd=place,
-        env={"PATH": os.environ["PATH"], "HOME": str(place.parent)},
+        env={"PATH": os.environ["PATH"], "TOOLFOLD_TRUST_PROJECT": "1", "HOME": str(place.parent)},
         capture_output=True,
         text=True,
         timeout=WAIT_S,

@@ -70,6 +70,7 @@ def audited(served: Served, capsys: pytest.CaptureFixture[str]) -> list[Any]:
 
 def test_19_only_a_policy_that_says_so_makes_an_administrator(served: Served, capsys: Any) -> None:
     with admin_of(served) as admin:
+        wait_for_call(admin.url, "shop.buy", ADMIN)  # until there is a catalogue to trust
         for path in ("servers", "policies", "callers", "trust"):
             refused = Admin(admin.url, PLAIN).ask("GET", path)
             assert (refused.status_code, refused.json()["error"]["code"]) == (403, "NOT_AUTHORIZED")

@@ -1,6 +1,7 @@
 """`/healthz`, `/readyz` and the end of `toolfold serve --http`: what is under way is answered, nothing new begins."""
 
 import asyncio
+import json
 import signal
 import sqlite3
 import subprocess
@@ -18,6 +19,7 @@ from mcp import Client
 from mcp_client_helpers import RecordingClient
 from served_config import Served, call, wait_for_call
 
+import fork_server
 from toolfold import Gateway, Settings
 from toolfold.errors import StoreError
 from toolfold.faces.http_api import _Drain
@@ -224,6 +226,36 @@ def test_19_an_older_gateway_goes_on_while_a_newer_one_migrates_the_store(served
         assert {answer.status_code for answer in listed} == {200}
         assert call(url, "shop.buy", {})["content"]
         assert ready(url)[0] == 200
-        late = subprocess.run(served.command("--http", "127.0.0.1:0"), capture_output=True, timeout=60, check=False)
+        late = fork_server.run(served.command("--http", "127.0.0.1:0"), capture_output=True, timeout=60, check=False)
         assert b"newer toolfold" in late.stderr
         assert late.returncode == 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_19_on_stdio_a_call_under_way_is_told_when_a_signal_ends_it(
+    served: Served, number: signal.Signals, era: str
+) -> None:
+    served.write(served.table("shop", "buy"))
+    with fork_server.Popen(served.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {"name": "shop_buy", "arguments": {"seconds": 60.0}}
+        call_it = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+        if era == "legacy":
+            process.stdin.write(json.dumps(INITIALIZE) + "\n")
+        else:
+            params["_meta"] = meta
+        process.stdin.write(json.dumps(call_it) + "\n")
+        process.stdin.flush()
+        served.wait_until_called("buy")
+        process.send_signal(number)
+        answers = {answer.get("id"): answer for answer in map(json.loads, process.stdout)}
+        assert process.wait(20) == 0
+    assert answers[7]["error"]["data"]["code"] == "GATEWAY_STOPPING"
+    assert "may have had its effect" in answers[7]["error"]["message"]

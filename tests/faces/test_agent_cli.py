@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from model_endpoint import model_endpoint
 
+import fork_server
+
 SEARCH: dict[str, Any] = {"type": "search", "query": "read a text file"}
 READ: dict[str, Any] = {"type": "tool", "tool_id": "files.read", "args": {"path": "note.txt"}}
 FINISH: dict[str, Any] = {"type": "finish", "report": "the note says hello", "data": {"words": 1}}
@@ -28,13 +30,13 @@ def project(folder: Path, endpoint: str) -> list[str]:
         f'[model]\nname = "played"\nbase_url = "{endpoint}"\n'
     )
     options = ["--config", str(config), "--home", str(folder / "home")]
-    subprocess.run([sys.executable, "-m", "toolfold", "build", *options], check=True, capture_output=True, timeout=60)
+    fork_server.run([sys.executable, "-m", "toolfold", "build", *options], check=True, capture_output=True, timeout=60)
     return options
 
 
 def toolfold(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "toolfold", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return fork_server.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.requirement("A-05")
@@ -64,7 +66,7 @@ def test_a_run_that_was_killed_goes_on_where_it_broke_off(tmp_path: Path) -> Non
     with model_endpoint([SEARCH, READ, {"type": "hang"}, FINISH], reached) as endpoint:
         options = project(tmp_path, endpoint)
         command = [sys.executable, "-m", "toolfold", "agent", "what does the note say?", *options]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with fork_server.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert reached.wait(60)
             process.send_signal(signal.SIGKILL)
         listed = json.loads(toolfold("agent", "--runs", "--json", *options).stdout)
@@ -100,7 +102,7 @@ def test_15_04_a_run_goes_on_with_the_model_that_it_was_begun_with(tmp_path: Pat
     with model_endpoint([READ, {"type": "hang"}, FINISH], reached, asked) as endpoint:
         options = project(tmp_path, endpoint)
         command = [sys.executable, "-m", "toolfold", "agent", "what does the note say?", "--model", "other", *options]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with fork_server.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert reached.wait(60)
             process.send_signal(signal.SIGKILL)
         (run,) = json.loads(toolfold("agent", "--runs", "--json", *options).stdout)

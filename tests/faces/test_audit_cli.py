@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import fork_server
 from toolfold.demo.data import make_demo_data
 
 Run = subprocess.CompletedProcess[str]
@@ -40,11 +41,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(folder: Path) -> dict[str, str]:
     home = folder / "person"
     home.mkdir(exist_ok=True)
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "TOOLFOLD_HOME": str(folder / "state")}
+    return {
+        "PATH": os.environ["PATH"],
+        "TOOLFOLD_TRUST_PROJECT": "1",
+        "HOME": str(home),
+        "TOOLFOLD_HOME": str(folder / "state"),
+    }
 
 
 def toolfold(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> Run:
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, "-m", "toolfold", *arguments],
         cwd=folder,
         env={**environment(folder), **(env or {})},
@@ -142,7 +148,7 @@ def test_a_call_that_needs_a_yes_is_refused_without_a_person_and_made_with_one(p
 def at_terminal(place: Path, answer: str, *arguments: str) -> tuple[int, bool]:
     """Runs it with a terminal, types the answer; the exit code, and whether it asked."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
+    with fork_server.Popen(
         [sys.executable, "-m", "toolfold", *arguments],
         cwd=place,
         env=environment(place),
@@ -184,7 +190,7 @@ def test_19_the_log_is_written_as_lines_with_numbers_and_goes_on_after_one(tmp_p
 
     def export(*more: str) -> list[dict[str, object]]:
         command = [sys.executable, "-m", "toolfold", "--config", str(served.config), "--home", str(tmp_path)]
-        done = subprocess.run(
+        done = fork_server.run(
             [*command, "audit", "--export", "jsonl", *more], capture_output=True, text=True, timeout=60, check=True
         )
         return [json.loads(line) for line in done.stdout.splitlines()]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import fork_server
 from toolfold.demo.data import make_demo_data
 
 Run = subprocess.CompletedProcess[str]
@@ -34,8 +35,9 @@ def toolfold(folder: Path, *arguments: str, env: dict[str, str] | None = None, s
     """Runs the command in `folder`, with a home of its own and nothing of this machine's clients."""
     home = folder / "person"
     home.mkdir(exist_ok=True)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TOOLFOLD_HOME": str(folder / "state"), **(env or {})}
-    return subprocess.run(
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TOOLFOLD_HOME": str(folder / "state")}
+    environment |= {"TOOLFOLD_TRUST_PROJECT": "1", **(env or {})}
+    return fork_server.run(
         [sys.executable, "-m", "toolfold", *arguments],
         cwd=folder,
         env=environment,
@@ -330,7 +332,12 @@ def test_a_pipe_gets_plain_text_and_a_reader_that_leaves_early_is_no_error(place
     cut = subprocess.run(
         ["bash", "-c", command],
         cwd=place,
-        env={"PATH": os.environ["PATH"], "HOME": str(place), "TOOLFOLD_HOME": str(place / "state")},
+        env={
+            "PATH": os.environ["PATH"],
+            "TOOLFOLD_TRUST_PROJECT": "1",
+            "HOME": str(place),
+            "TOOLFOLD_HOME": str(place / "state"),
+        },
         capture_output=True,
         text=True,
         timeout=60,
@@ -359,7 +366,12 @@ def test_reading_the_tree_loads_no_web_client_and_no_model_library(place: Path) 
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=place,
-        env={"PATH": os.environ["PATH"], "HOME": str(place), "TOOLFOLD_HOME": str(place / "state")},
+        env={
+            "PATH": os.environ["PATH"],
+            "TOOLFOLD_TRUST_PROJECT": "1",
+            "HOME": str(place),
+            "TOOLFOLD_HOME": str(place / "state"),
+        },
         capture_output=True,
         text=True,
         timeout=60,

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from mcp import Client, ClientSession, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 
+import fork_server
 from toolfold.demo.data import make_demo_data
 
 ASK = {"tool_id": "files.list", "args": {}}
@@ -39,8 +39,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> StdioServerParameters:
         '[policy.default]\nconfirm = ["files.list"]\n',
         encoding="utf-8",
     )
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TOOLFOLD_HOME": str(folder / "state")}
-    subprocess.run([sys.executable, "-m", "toolfold", "build"], cwd=folder, env=env, check=True, capture_output=True)
+    env = {
+        "PATH": os.environ["PATH"],
+        "TOOLFOLD_TRUST_PROJECT": "1",
+        "HOME": str(folder),
+        "TOOLFOLD_HOME": str(folder / "state"),
+    }
+    fork_server.run([sys.executable, "-m", "toolfold", "build"], cwd=folder, env=env, check=True, capture_output=True)
     return StdioServerParameters(command=sys.executable, args=["-m", "toolfold", "serve"], cwd=str(folder), env=env)
 
 

@@ -70,3 +70,46 @@ def test_without_replace_it_says_what_is_missing_and_what_comes_next(
     shown = capsys.readouterr()
     assert "notes: the program 'no-such-notes' is not on PATH" in shown.err
     assert "nothing was started: toolfold build does that, and says what it costs in tokens" in shown.err
+
+
+def test_no_argument_forges_a_line_of_the_listing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["a\n  + forged  git\tstatus\r"]
+    file = client_file(tmp_path, {"notes": {"command": "notes-server", "args": args}})
+    imported(tmp_path, file, "--yes")
+    assert r"notes-server a\n  + forged  git\tstatus\r" in capsys.readouterr().out
+    for words in (["servers"], ["doctor"], ["disable", "notes"]):
+        main(["--home", str(tmp_path / "home"), "--config", str(tmp_path / "toolfold.toml"), *words])
+        shown = capsys.readouterr()
+        assert "\n  + forged" not in shown.out + shown.err
+
+
+SILENT = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+
+
+def test_a_trial_gives_a_server_the_time_to_start_that_is_configured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = client_file(tmp_path, {"silent": SILENT})
+    monkeypatch.setenv("TOOLFOLD_LIMITS__START_TIMEOUT_S", "2")
+    assert imported(tmp_path, file, "--yes", "--replace")[0] == 3
+    assert "2 s" in capsys.readouterr().err
+    monkeypatch.delenv("TOOLFOLD_LIMITS__START_TIMEOUT_S")
+    (tmp_path / "toolfold.toml").write_text("[limits]\nstart_timeout_s = 3\n")
+    assert imported(tmp_path, file, "--yes", "--replace")[0] == 3
+    assert "3 s" in capsys.readouterr().err
+
+
+def test_a_second_replacement_that_leaves_only_what_fails_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    works = {"command": sys.executable, "args": ["-m", "toolfold.demo.files", str(tmp_path)]}
+    file = client_file(tmp_path, {"files": works, "broken": {"command": "no-such-program-here"}})
+    imported(tmp_path, file, "--yes", "--replace")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "logs" not in path.parts}
+    capsys.readouterr()
+    imported(tmp_path, file, "--yes", "--replace")
+    shown = capsys.readouterr()
+    assert "replaced:" not in shown.out
+    assert "nothing was written" in shown.err
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "logs" not in path.parts}
+    assert after == before

@@ -109,7 +109,8 @@ def test_an_operation_that_is_forwarded_has_the_arguments_of_the_gateways_method
     name: str, kind: type[msgspec.Struct]
 ) -> None:
     parameters = signature(getattr(Gateway, name)).parameters
-    assert {field.name for field in msgspec.structs.fields(kind)} | {"self", "caller"} == set(parameters)
+    own = {"sure", "expand"} if name == "search_tool_by_category" else set()  # how a face searches, not what is asked
+    assert {field.name for field in msgspec.structs.fields(kind)} | {"self", "caller"} | own == set(parameters)
 
 
 @pytest.mark.requirement("D-08")
@@ -272,8 +273,9 @@ async def test_a_cursor_of_a_ranking_fails_clearly_once_the_catalogue_changed(tm
 def test_strict_is_a_setting_of_the_file_and_of_the_environment(tmp_path: Path) -> None:
     (tmp_path / "toolfold.toml").write_text("[discovery]\nstrict = true\n", encoding="utf-8")
     around: dict[str, Any] = {"cwd": tmp_path, "require_servers": False}
-    assert Settings.load(**around, environ={"HOME": str(tmp_path)}).discovery.strict is True
-    environ = {"HOME": str(tmp_path), "TOOLFOLD_DISCOVERY__STRICT": "false"}
+    environ = {"HOME": str(tmp_path), "TOOLFOLD_TRUST_PROJECT": "1"}
+    assert Settings.load(**around, environ=environ).discovery.strict is True
+    environ |= {"TOOLFOLD_DISCOVERY__STRICT": "false"}
     assert Settings.load(**around, environ=environ).discovery.strict is False
 
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from toolfold import Gateway, Settings
+from toolfold.disclosure.describer import Describer
 from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.auto import AutoSurface
 from toolfold.faces.surface.direct import DirectSurface, _safe_names
+from toolfold.policy.view import CatalogueView
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller
 
@@ -94,3 +96,18 @@ def test_names_are_safe_unique_and_do_not_depend_on_order(ids: list[str]) -> Non
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names.values())
     assert len({name.casefold() for name in names.values()} | {"tool_output"}) == len(ids) + 1
     assert _safe_names(reversed(ids)) == names
+
+
+async def test_18_a_tool_that_comes_while_what_is_near_is_looked_for_is_found(tmp_path: Path) -> None:
+    """An error must not say that there is no such tool, and name it as what is near."""
+    server = MemoryUpstream("maths", [])
+    async with Gateway(Settings(home=tmp_path), upstreams=[server]) as gateway:
+        await gateway.build()
+
+        async def suggest(view: CatalogueView, tool_id: str) -> list[str]:
+            server.set_tools([{"name": "sum", "inputSchema": {"type": "object"}}])
+            await gateway.reread("maths")
+            return [tool_id]
+
+        describer = Describer(gateway.store, gateway.events, suggest=suggest)
+        assert (await describer.tool(gateway.view(), "maths.sum")).tool_id == "maths.sum"

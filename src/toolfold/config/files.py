@@ -6,6 +6,7 @@ it leads to changes and the link stays. Above: the reader and the import.
 
 import contextlib
 import fcntl
+import glob
 import os
 import re
 import secrets
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from toolfold.config.validation import syntax_error
 from toolfold.errors import ConfigError
+
+__all__ = ["read_text"]
 
 PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644
@@ -138,22 +141,41 @@ def write_atomically(path: Path, data: bytes, mode: int) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def create_backup(path: Path, *, now: float | None = None) -> Path:
-    """A copy beside the file, named by the time: `toolfold.toml.20260131-120000.bak`."""
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+def create_backup(path: Path, copy: Path) -> None:
+    """A copy beside the file, under a name that nothing has."""
     try:
-        data, mode = path.read_bytes(), path.stat().st_mode & 0o777
-        for number in range(1, 1000):
-            copy = path.with_name(f"{path.name}.{stamp}{f'-{number}' if number > 1 else ''}.bak")
-            with contextlib.suppress(FileExistsError):
-                _create(copy, data, mode)
-                return copy
+        _create(copy, path.read_bytes(), path.stat().st_mode & 0o777)
+        _copy_owner(path, copy)  # with `sudo` it stays the person's
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be backed up: {error.strerror or error}",
-            next_action="Check the folder's permissions; nothing was changed.",
+            next_action="Check the folder's permissions and the free space; nothing was changed.",
         ) from None
+
+
+def _free_name(path: Path, now: float | None = None) -> Path:
+    """What the next backup of a file is called, by the time: `toolfold.toml.20260131-120000.bak`."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    for number in range(1, 1000):
+        copy = path.with_name(f"{path.name}.{stamp}{f'-{number}' if number > 1 else ''}.bak")
+        if not os.path.lexists(copy):
+            return copy
     raise ConfigError(f"{path} has too many backups of one second", next_action="Remove some and try again.")
+
+
+def _remove_stale(path: Path, *, is_locked: bool = False) -> None:
+    """Removes what a `write_atomically` of this file left that was killed. Where it `is_locked`, nobody else writes."""
+    real = Path(os.path.realpath(path))
+    for left in real.parent.glob(f".{glob.escape(real.name)}.*.*.tmp"):
+        pid = left.name.split(".")[-3]
+        with contextlib.suppress(OSError):
+            try:
+                if not is_locked:
+                    os.kill(int(pid) if pid.isdigit() else os.getpid(), 0)
+                    continue
+            except ProcessLookupError:
+                pass
+            left.unlink()
 
 
 def backups(path: Path) -> list[Path]:
@@ -180,7 +202,9 @@ def restore(backup: Path, target: Path | None = None, *, now: float | None = Non
             hints=[str(item) for item in backups(target)],
             next_action="Name one of the backups that are there.",
         ) from None
-    saved = create_backup(target, now=now) if path_exists(target) else None
+    saved = _free_name(target, now) if path_exists(target) else None
+    if saved is not None:
+        create_backup(target, saved)
     write_atomically(target, data, mode)
     return saved
 
@@ -188,11 +212,15 @@ def restore(backup: Path, target: Path | None = None, *, now: float | None = Non
 def _create(path: Path, data: bytes, mode: int) -> None:
     """A new file that is never wider open than it will be."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    path.chmod(mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path.chmod(mode)
+    except BaseException:
+        path.unlink()  # half a file is worse than none
+        raise
 
 
 def _copy_owner(old: Path, new: Path) -> None:

@@ -46,7 +46,12 @@ def _program_problem(spec: ServerSpec) -> tuple[str, str] | None:
     file = Path(spec.cwd or ".", command)
     if not file.is_file():
         return f"the program {command} is not there", install_hint(command)
-    return None if os.access(file, os.X_OK) else (f"the program {command} may not be executed", f"chmod +x {file}")
+    if os.access(file, os.X_OK):
+        return None
+    way = f"chmod +x {file}"
+    if file.suffix == ".py":
+        way = f"for an MCP server: python {file}; for Python functions: toolfold add {spec.name} --functions {file}"
+    return f"the program {command} may not be executed", way
 
 
 def _document_problem(spec: ServerSpec) -> tuple[str, str] | None:

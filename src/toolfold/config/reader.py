@@ -7,9 +7,9 @@ configurations never share state. Above: `Settings.load`. Below: the checks and 
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from functools import reduce
+from functools import cache, reduce
 from hashlib import sha256
 from operator import getitem
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from toolfold.config.acceptance import ProjectFile, _Acceptances
 from toolfold.config.dialects import input_defaults, normalise_table, servers_key
 from toolfold.config.files import path_exists, read_text
-from toolfold.config.folders import CLIENT_FOLDERS, OWNER_FILE, expand_home, home_folder, toolfold_home
+from toolfold.config.folders import CLIENT_FOLDERS, OWNER_FILE, expand_home, home_folder, toolfold_home, working_folder
 from toolfold.config.jsonc import is_json, parse_json
 from toolfold.config.sections import (
     LOCAL_NAME,
@@ -42,6 +43,8 @@ from toolfold.config.validation import Checker, KeyPath, closest_match, describe
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
+__all__ = ["_project_file", "read_settings"]
+
 _PROJECT_FILES = ("toolfold.toml", ".mcp.json", "mcp.json")
 _TOP_LEVEL = ("servers", "policy", "subsets", "callers", "tools", *SECTIONS)
 _RENAMED = {
@@ -59,6 +62,7 @@ _NO_ONTOLOGY = "Write the file, or remove the key: the tree is then built from t
 # Plain settings by section and key; and with them the other fields of `Settings` that a file gives.
 _Sections = dict[str, dict[str, Any]]
 _Parsed = tuple[_Sections, dict[str, Any]]
+_Read = Callable[[Path], str]
 _Patterned = TypeVar("_Patterned", Policy, Subset)
 
 
@@ -69,48 +73,112 @@ def read_settings(
     environ: Mapping[str, str],
     cwd: Path,
     require_servers: bool,
+    ask: bool,
 ) -> dict[str, Any]:
     """The fields of `Settings`, as `Settings.load` says. `home` is the folder for state, where a person names one."""
     user_home = cwd / toolfold_home(environ)
     own = user_home / "toolfold.toml"
+    read = cache(read_text)  # what was accepted is what is used, whoever writes the file meanwhile
+    withheld: tuple[ProjectFile, ...] = ()
+    unaccepted: tuple[ProjectFile, ...] = ()
     if path is not None:
         file: Path | None = cwd / expand_home(os.fspath(path), home_folder(environ))
     else:
-        file = _first([*(cwd / name for name in _PROJECT_FILES), own], require_servers)
+        file, withheld, unaccepted = _found(cwd, own, environ, read, is_needed=require_servers, ask=ask)
     adding = _adding(file, own) if path is None else None
-    fields = _read_fields(own if adding else file, adding, user_home, cwd, environ)
+    fields = _read_fields(own if adding else file, adding, user_home, cwd, environ, read=read)
     if adding and len(fields["sources"]) == 1:  # it had nothing but toolfold itself
         file = own
+    warnings = fields.get("warnings", ())
     project = None if file is None else _project_of(file, user_home)
     state = _state_folder(file, project, home, cwd, environ)
     if file is not None and (apart := _apart(state, file, project or file.parent)):
         text = f"{state} is another file's: the state of {file} is in {apart}"
-        fields["warnings"], state = (*fields.get("warnings", ()), text), apart
+        warnings, state = (*warnings, text), apart
     if require_servers and not fields["servers"]:
         raise ConfigError(
             f"{file} names no servers",
-            hints=fields.get("warnings", ()),
+            hints=(*(f"{left.text}; accept it: {left.command}" for left in withheld), *warnings),
             next_action="Add one with `toolfold add NAME -- COMMAND`, or run `toolfold import` to take over those of "
             "an MCP client.",
         )
-    return fields | {"home": state, "user_home": user_home, "project": project}
+    files = {"home": state, "user_home": user_home, "project": project, "withheld": withheld, "unaccepted": unaccepted}
+    return fields | files | {"warnings": warnings}
+
+
+def _project_file(folder: Path, environ: Mapping[str, str]) -> ProjectFile:
+    """The configuration that is found in a folder, whether it counts or not. Raises `ConfigError` where none is."""
+    user_home = working_folder() / toolfold_home(environ)
+    file = next((folder / name for name in _PROJECT_FILES if path_exists(folder / name)), None)
+    if file is None or _project_of(file, user_home) is None:
+        raise ConfigError(
+            f"there is no project's configuration in {folder}",
+            hints=[f"looked for {name}" for name in _PROJECT_FILES],
+            next_action="name the folder that has one; your own file and one named with --config need no acceptance",
+        )
+    return _examined(file, _Acceptances(user_home, environ), folder, environ, cache(read_text))
+
+
+def _found(
+    cwd: Path, own: Path, environ: Mapping[str, str], read: _Read, *, is_needed: bool, ask: bool
+) -> tuple[Path | None, tuple[ProjectFile, ...], tuple[ProjectFile, ...]]:
+    """The configuration that counts here, those of clients that would if the person had accepted them, and the first
+    again where it counts although nobody accepted it."""
+    record = _Acceptances(own.parent, environ)
+    withheld: list[ProjectFile] = []
+    candidates = [*(cwd / name for name in _PROJECT_FILES), own]
+    for file in filter(path_exists, candidates):
+        if _project_of(file, own.parent) is None or _is_accepted(file, record, read):
+            return file, tuple(withheld), ()
+        found = _examined(file, record, cwd, environ, read)
+        if file.suffix == ".toml":
+            _check_unattended(found, record, ask=ask)
+            return file, tuple(withheld), (found,)
+        if found.starts_nothing:
+            return file, tuple(withheld), ()
+        withheld.append(found)
+    if is_needed:
+        raise withheld[0].error() if withheld else _none_found(candidates)
+    return None, tuple(withheld), ()
+
+
+def _check_unattended(found: ProjectFile, record: _Acceptances, *, ask: bool) -> None:
+    if ask or not record.allow_unattended(found.path):
+        raise found.error()
+
+
+def _none_found(candidates: list[Path]) -> ConfigError:
+    return ConfigError(
+        "there is no configuration",
+        hints=[f"looked for {path}" for path in candidates],
+        next_action="Run `toolfold import` to take over an MCP client's servers, `toolfold add` to name one, "
+        "or `toolfold demo` to look around.",
+    )
+
+
+def _is_accepted(file: Path, record: _Acceptances, read: _Read) -> bool:
+    try:
+        return record.allow(file, read(file))
+    except ConfigError:
+        if file.suffix == ".toml":
+            raise
+        return False
+
+
+def _examined(file: Path, record: _Acceptances, cwd: Path, environ: Mapping[str, str], read: _Read) -> ProjectFile:
+    """What a file would start. Reading it looks up no secret. A client's that cannot be read is told as it is."""
+    try:
+        servers = _read_fields(file, None, record.path.parent, cwd, environ, read=read)["servers"]
+        return record.examine(file, read(file), servers)
+    except ConfigError as error:
+        if file.suffix == ".toml":
+            raise
+        return ProjectFile(path=file, problem=error.message)
 
 
 def _adding(file: Path | None, own: Path) -> Path | None:
     """A project's file that is a client's: it has servers alone, and they come to what the person has."""
     return file if file is not None and file.suffix == ".json" and path_exists(own) else None
-
-
-def _first(candidates: list[Path], is_needed: bool) -> Path | None:
-    file = next(filter(path_exists, candidates), None)
-    if file is None and is_needed:
-        raise ConfigError(
-            "there is no configuration",
-            hints=[f"looked for {path}" for path in candidates],
-            next_action="Run `toolfold import` to take over an MCP client's servers, `toolfold add` to name one, "
-            "or `toolfold demo` to look around.",
-        )
-    return file
 
 
 def _project_of(path: Path, user_home: Path) -> Path | None:
@@ -163,7 +231,7 @@ def _real(path: Path) -> Path:
 
 
 def _read_fields(
-    file: Path | None, adding: Path | None, user_home: Path, cwd: Path, environ: Mapping[str, str]
+    file: Path | None, adding: Path | None, user_home: Path, cwd: Path, environ: Mapping[str, str], *, read: _Read
 ) -> dict[str, Any]:
     """The fields that the file gives; `adding` is a client's file whose servers come to them."""
     overrides = _read_overrides(environ)
@@ -172,14 +240,14 @@ def _read_fields(
     parts: dict[str, Any] = {"servers": ()}
     folder = cwd
     if file is not None:
-        text = read_text(file)
+        text = read(file)
         context = _context(file, user_home, cwd, person)
         sections, parts = (_read_json if is_json(file, text) else _read_toml)(file, text, context, overrides)
         parts["sources"] = (file,)
         folder = file.parent
     merged = {name: {**sections.get(name, {}), **overrides.get(name, {})} for name in SECTIONS}
     if adding is not None:
-        _, more = _read_json(adding, read_text(adding), _context(adding, user_home, cwd, person), merged)
+        _, more = _read_json(adding, read(adding), _context(adding, user_home, cwd, person), merged)
         parts |= _joined(parts, more, adding)
     if "directory" in merged["outputs"]:
         merged["outputs"]["directory"] = str(folder / expand_home(merged["outputs"]["directory"], person))

@@ -18,7 +18,7 @@ from toolfold.config.servers import ALL_KEYS
 from toolfold.config.validation import settings_of
 from toolfold.types import OAuthSpec
 
-__all__ = ["schema_text"]
+__all__ = ["SCHEMA_FILE", "schema_text"]
 
 SCHEMA_FILE = "toolfold.schema.json"
 # Tables whose own name is a value of the person's choice, which is then no key in them.

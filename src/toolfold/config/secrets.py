@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -104,6 +105,12 @@ def references(text: str) -> list[_Reference]:
     """The references in a text, the escaped ones left out."""
     bodies = (body for escaped, body in _REFERENCE.findall(text) if not escaped)
     return [reference for body in bodies if (reference := _parse_reference(body))]
+
+
+def _inputs_of(value: Any) -> dict[str, str]:
+    """What VS Code asks a person for in a server's entry, `${input:ID}`, by the variable that stands for it."""
+    found = references(msgspec.json.encode(value).decode())
+    return {each.variable: f"${{input:{each.name}}}" for each in found if each.kind == "input"}
 
 
 def missing(spec: ServerSpec, *, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 `validation` reads the annotations, so a new setting is one line here. Above: every layer that is configured.
 """
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 # What may stand before a colon in a policy's pattern; without a colon it is a tool's id.
-PATTERN_KINDS = ("path", "tag", "risk", "server", "flag")
+PATTERN_KINDS = ("path", "tag", "risk", "server", "flag", "resource", "template", "prompt")
 # What may stand after `risk:`, besides those that the owner gives tools.
 RISKS = ("destructive", "read-only", "idempotent", "open-world", "unstated")
 # The caller that is whoever runs toolfold on this machine, and the shortest key that any other may have.
@@ -133,6 +134,8 @@ class Discovery(Struct, frozen=True, kw_only=True):
 
     strict: bool = False
     """A model's call of a tool is refused until it has expanded the version that is there."""
+    expand_hits: bool = True
+    """A search shows a model what those hits take that a few lines tell whole, and that counts as expanding them."""
     pin: _OneOrMore = ()
     """Ids or globs over ids: these tools stand beside the discovery operations."""
     pin_used: Annotated[int, _range(0, 20, "tools")] = 3
@@ -391,6 +394,11 @@ class MetadataRule(Struct, frozen=True):
     """Leave it out of the catalogue: nobody finds or calls it."""
     fixed: dict[str, Any] = {}
     """Parameters with the value they always have: they leave the schema, and are sent with every call."""
+
+    def may_be_about(self, server: str) -> bool:
+        """Whether it may fit a tool of a server, whichever it has: by what stands before the pattern's first mark."""
+        head, front = re.split(r"[*?\[]", self.match.casefold(), maxsplit=1)[0], f"{server.casefold()}."
+        return head.startswith(front) or front.startswith(head)
 
 
 # Every plain section of `toolfold.toml`. The environment may override each of their settings.

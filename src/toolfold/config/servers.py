@@ -50,6 +50,8 @@ _RENAMED = {
     "transport": "type",
 }
 
+# A reference whose brace was forgotten, in a text or in what Python prints of several.
+_OPEN = re.compile(r"""(?<!\$)\$\{[^}"']*(?:["']|\Z)""")
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 _PYTHON_FILE = re.compile(r"(.+\.py)(:[A-Za-z_]\w*)?")
@@ -143,7 +145,14 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
         keep_alive=fields.keep_alive(),
         secrets=tuple(dict.fromkeys(secret.value for secret in find_plain_secrets(checked))),
     )
+    _check_closed(checked, checker, path)
     return spec if len(checker.errors) == before else None
+
+
+def _check_closed(table: dict[str, Any], checker: Checker, path: KeyPath) -> None:
+    for key in ("command", "args", "env", "headers", "url"):
+        if _OPEN.search(str(table.get(key))):
+            checker.warning((*path, key), "has a `${` that is not closed, and is taken as it stands", "Write ${NAME}.")
 
 
 def _installs(table: dict[str, Any]) -> bool:
@@ -159,15 +168,21 @@ def _transport(table: dict[str, Any], checker: Checker, path: KeyPath) -> Transp
         checker.error(path, f"has {' and '.join(f'`{key}`' for key in kinds)}", "Keep the one that is meant.")
         return None
     if not kinds:
-        for key in table:
-            if key not in ALL_KEYS and (meant := closest_match(key, _KINDS)):
-                checker.error((*path, key), "unknown key", f"Did you mean `{meant}`?")
-                return None
-        checker.error(path, "does not say what to connect to", _EXAMPLE)
+        _name_unknown(table, checker, path)
         return None
     if table.get("type") is not None:
         _check_type(table["type"], kinds[0], checker, (*path, "type"))
     return _KINDS[kinds[0]]
+
+
+def _name_unknown(table: dict[str, Any], checker: Checker, path: KeyPath) -> None:
+    """Of a table that does not say what to connect to: why, as far as its keys tell."""
+    unknown = {key: closest_match(key, _KINDS) for key in table if key not in ALL_KEYS}
+    if not any(unknown.values()):
+        checker.error(path, "does not say what to connect to", _EXAMPLE)
+        return
+    for key, meant in unknown.items():
+        checker.error((*path, key), "unknown key", f"Did you mean `{meant}`?" if meant else "Remove it.")
 
 
 def _check_type(declared: Any, kind: str, checker: Checker, path: KeyPath) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -39,11 +40,15 @@ from toolfold.config.sections import (
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
+if TYPE_CHECKING:
+    from toolfold.config.acceptance import ProjectFile
+
 # Where nothing can be written: state that found no folder fails there, and never lands in the person's.
 _NOWHERE = Path(os.devnull)
 # What takes effect while a gateway is open. All else is built into its parts, and so are these limits.
 _LIVE = frozenset((
     "servers", "policies", "subsets", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules",
+    "withheld", "unaccepted",
     "trust", "limits", "quotas",
 ))  # fmt: skip
 _BUILT_IN = ("max_frame_bytes", "max_output_bytes", "parallel_starts")
@@ -90,6 +95,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     sources: tuple[Path, ...] = ()
     """The files these settings were read from."""
     warnings: tuple[str, ...] = ()
+    withheld: "tuple[ProjectFile, ...]" = ()
+    """A client's files in this folder that the person has not accepted: nothing of them is in these settings."""
+    unaccepted: "tuple[ProjectFile, ...]" = ()
+    """The folder's `toolfold.toml`, where it counts although the person has not accepted it."""
+
+    @property
+    def file_warnings(self) -> tuple[str, ...]:
+        """A line for each file of this folder that the person has not accepted."""
+        withheld = (f"{left.text}; accept it: {left.command}" for left in self.withheld)
+        return (*withheld, *(file.warning for file in self.unaccepted))
 
     @property
     def scripts_folder(self) -> Path | None:
@@ -107,10 +122,14 @@ class Settings(Struct, frozen=True, kw_only=True):
         environ: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         require_servers: bool = True,
+        ask: bool = False,
     ) -> "Settings":
         """Reads the named file, else the first of ./toolfold.toml, ./.mcp.json, ./mcp.json, ~/.toolfold/toolfold.toml.
 
         The servers of a ./.mcp.json or ./mcp.json come to those of ~/.toolfold/toolfold.toml; all else counts alone.
+        What is found in the folder counts only as the person accepted it: else a client's file is left out, see
+        `withheld`, and a ./toolfold.toml raises `NotAccepted` where git tracks it, or others can write it, or whoever
+        loads it can `ask`; any other counts with a warning. A file that is named counts as it is.
         With `require_servers=False` a missing file or one without servers is fine, too.
         """
         from toolfold.config.reader import read_settings
@@ -121,6 +140,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             environ=os.environ if environ is None else environ,
             cwd=working_folder() if cwd is None else Path(cwd),
             require_servers=require_servers,
+            ask=ask,
         )
         return Settings(**fields)
 

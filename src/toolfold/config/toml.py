@@ -230,15 +230,17 @@ def _unquoted(key: str) -> str:
     return key
 
 
-def remove_tables(text: str, path: KeyPath) -> tuple[str, str, list[int]]:
-    """The text without the tables at that path and below, what was removed, and where comments stand in that."""
+def remove_tables(text: str, *paths: KeyPath) -> tuple[str, str, list[int]]:
+    """The text without the tables at these paths and below, what was removed, and where comments stand in that."""
     scan = TomlPositions(text).scan
+    removable, lengths = set(paths), {len(path) for path in paths}
     ends = [*(header.start for header in scan.headers), len(text)][1:]
     rest, removed, comments = [text[: scan.headers[0].start] if scan.headers else text], [], []
     for header, end in zip(scan.headers, ends, strict=True):
         region = text[header.start : end]
-        own, after = _split_tail(region) if header.path[: len(path)] == path else ("", region)
-        comments += [at for at in scan.comments if header.start <= at < header.start + len(own)]
+        goes = any(header.path[:length] in removable for length in lengths)
+        own, after = _split_tail(region) if goes else ("", region)
+        comments += [at for at in scan.comments if header.start <= at < header.start + len(own)] if own else []
         removed.append(own)
         rest.append(after if after.strip() or not own else "")
     return "".join(rest), "".join(removed), comments

@@ -12,11 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from toolfold.config.acceptance import _changing
 from toolfold.config.files import (
     PRIVATE_MODE,
     PUBLIC_MODE,
     line_and_column,
-    locked,
     path_exists,
     read_text,
     write_atomically,
@@ -59,9 +59,13 @@ class TomlFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def names_servers(self) -> bool:
+        """Whether it says which servers there are, be it none."""
+        return "servers" in parse_toml(self.path, read_text(self.path))
+
     def start(self) -> bool:
         """Writes a file to begin with where there is none, and the schema beside it; says whether there was none."""
-        with locked(self.path):
+        with _changing(self.path):
             return self._start()
 
     def _start(self) -> bool:
@@ -77,9 +81,11 @@ class TomlFile:
         exists = path_exists(path)
         old = read_text(path) if exists else _HEADER
         text = "".join(f"\n{format_table(('servers', name), table)}" for name, table in added.items())
+        if old and not old.endswith("\n"):
+            text = f"\n{text}"
         if "\r\n" in old:  # the file keeps its kind of line ends
             text = text.replace("\n", "\r\n")
-        new = old + ("" if not old or old.endswith("\n") else "\n") + text
+        new = old + text
         after = _checked(path, parse_toml(path, old), new, added)
         private = any(find_plain_secrets(server) for server in after["servers"].values())
         mode = PRIVATE_MODE if private else _public_mode(path, added)
@@ -98,7 +104,7 @@ class TomlFile:
             raise ConfigError(
                 f"`{name}` is toolfold itself, which never serves itself", next_action="Name another server."
             )
-        with locked(path):
+        with _changing(path):
             if not path_exists(path):
                 self._start()
             self._check_is_new(name)
@@ -123,10 +129,14 @@ class TomlFile:
     def remove(self, name: str) -> Path | None:
         """Takes a server out of the file, and returns the backup of the file as it was."""
         path = self.path
-        with locked(path):
+        with _changing(path):
             old = read_text(path)
             known = _known(path, _servers(path), name)
             new = self.without(old, [known])
+            if "servers" not in parse_toml(path, new.decode("utf-8-sig")):
+                # A gateway that follows the file takes one that was merely emptied for an accident.
+                line_end = b"\r\n" if b"\r\n" in new else b"\n"
+                new += (b"" if not new or new.endswith(b"\n") else line_end) + b"[servers]" + line_end
             change = FileChange(path=path, old=path.read_bytes(), new=new, mode=path.stat().st_mode & 0o777)
             return write_all([change])[0].backup
 
@@ -134,8 +144,7 @@ class TomlFile:
         """The text without these servers. Raises `ConfigError` where one is not written as a table of its own."""
         parsed = parse_toml(self.path, text)
         left = {name: table for name, table in parsed["servers"].items() if name not in names}
-        for name in names:
-            text, _, _ = remove_tables(text, ("servers", name))
+        text, _, _ = remove_tables(text, *(("servers", name) for name in names))
         return _read_back(self.path, text, {**parsed, "servers": left}, names[0])
 
     @staticmethod
@@ -147,7 +156,7 @@ class TomlFile:
 
     def switch(self, name: str, *, enabled: bool) -> bool:
         """Enables or disables a server in its place; says whether that was news."""
-        with locked(self.path):
+        with _changing(self.path):
             return self._switch(name, enabled)
 
     def _switch(self, name: str, enabled: bool) -> bool:
@@ -166,13 +175,18 @@ class TomlFile:
         write_atomically(path, _read_back(path, new, expected, known), path.stat().st_mode & 0o777)
         return True
 
+    def tables(self, section: str) -> dict[str, Any]:
+        """The tables `[section.…]` as the file has them, by name."""
+        found = parse_toml(self.path, read_text(self.path)).get(section, {})
+        return found if isinstance(found, dict) else {}
+
     def put(
         self, section: str, name: str, table: Mapping[str, Any] | None, check: Callable[[Path], None]
     ) -> Path | None:
         """Writes the table `[section.name]` anew at the file's end, or takes it out; returns the backup of the file as
         it was. `check` reads a draft of the new file, and raises where it cannot be used."""
         path = self.path
-        with locked(path):
+        with _changing(path):
             text = read_text(path)
             before = parse_toml(path, text)
             left = {key: value for key, value in before.get(section, {}).items() if key != name}

@@ -1,6 +1,6 @@
 """Writes several files together, all or none, and keeps a record by which the last such writing is undone.
 
-A backup of each file comes first, then the record, then the files: whatever breaks off in between, every file is put
+The record comes first, then a backup of each file, then the files: whatever breaks off in between, every file is put
 back, or the record says where its backup lies. A file that somebody else changed since is not put back whole: only the
 part that was written here is. Above: the import. Below: `files`.
 """
@@ -15,7 +15,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolfold.config.files import PRIVATE_MODE, create_backup, locked, path_exists, write_atomically
+from toolfold.config.acceptance import _changing
+from toolfold.config.files import (
+    PRIVATE_MODE,
+    _free_name,
+    _remove_stale,
+    create_backup,
+    locked,
+    path_exists,
+    write_atomically,
+)
 from toolfold.config.validation import KeyPath
 from toolfold.errors import ConfigError
 
@@ -77,9 +86,11 @@ def write_all(
     files: list[WrittenFile] = []
     records = _records(journal)
     try:
-        files.extend(_backed_up(change, now) for change in changes)
+        # The record comes first: of a writing that is killed, it says what lies about.
+        files.extend(_planned(change, now) for change in changes)
         record = _Record(at=_stamp(now), files=tuple(files), done=False)
         _write_records(journal, [*records, record])
+        _back_up(changes, files)
         _write_files(changes)
         try:
             _write_records(journal, [*records, replace(record, done=True)])
@@ -101,19 +112,21 @@ def write_all(
     return files
 
 
-def _backed_up(change: FileChange, now: float | None) -> WrittenFile:
-    backup = None
-    mode = change.mode
-    if change.old is not None:
-        mode = change.path.stat().st_mode & 0o777
-        backup = create_backup(change.path, now=now)
-        backup.chmod(mode & change.mode)  # the copy may hold the same secrets
+def _back_up(changes: Sequence[FileChange], files: Sequence[WrittenFile]) -> None:
+    for change, file in zip(changes, files, strict=True):
+        if file.backup is not None:
+            create_backup(change.path, file.backup)
+            file.backup.chmod(file.mode & change.mode)  # the copy may hold the same secrets
+
+
+def _planned(change: FileChange, now: float | None) -> WrittenFile:
+    exists = change.old is not None
     return WrittenFile(
         path=change.path,
-        backup=backup,
+        backup=_free_name(change.path, now) if exists else None,
         before=_fingerprint(change.old),
         after=_fingerprint(change.new),
-        mode=mode,
+        mode=change.path.stat().st_mode & 0o777 if exists else change.mode,
         keys=change.keys,
         added=change.added,
     )
@@ -174,7 +187,7 @@ class Journal:
         there.
         """
         own = [file.path for record in _records(self.path)[-1:] for file in record.files if not file.keys]
-        with locked(self.path, *own):
+        with _changing(self.path, *own):
             records = _records(self.path)
             if not records:
                 raise ConfigError(
@@ -185,6 +198,9 @@ class Journal:
 
     def recover(self) -> _Undone:
         """Undoes the last record where whoever wrote it was killed meanwhile, and removes what lies about of it."""
+        _remove_stale(self.path)
+        for path in {file.path for record in _records(self.path) for file in record.files}:
+            _remove_stale(path)
         if not self.is_broken_off():
             return []
         with locked(self.path):  # whoever is still at it has this lock
@@ -192,8 +208,7 @@ class Journal:
                 return []
             records = _records(self.path)
             for file in records[-1].files:
-                for left in file.path.parent.glob(f".{file.path.name}.*.tmp"):
-                    _remove(left)
+                _remove_stale(file.path, is_locked=True)
             return _undo(self.path, records, self._put_back)
 
     def is_broken_off(self) -> bool:

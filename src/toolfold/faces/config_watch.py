@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolfold.config import Settings
+from toolfold.config.acceptance import ACCEPTED_FILE
+from toolfold.config.toml_file import TomlFile
 from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.gateway import Gateway
 
@@ -61,7 +63,8 @@ class ConfigWatch:
                 await self._take_over(asked)
 
     def _look(self) -> _State:
-        return tuple(map(_state, self._latest.sources))
+        # What is accepted meanwhile counts, too.
+        return tuple(map(_state, (*self._latest.sources, self._latest.user_home / ACCEPTED_FILE)))
 
     async def _settled(self, state: _State) -> _State:
         """Waits until whoever writes the file is done: half of it may be a valid file, too."""
@@ -75,8 +78,7 @@ class ConfigWatch:
     async def _take_over(self, asked: bool) -> None:
         try:
             settings = await asyncio.to_thread(self._load)
-            if missing := set(self._latest.sources).difference(settings.sources):
-                raise ConfigError(f"{min(missing)} is no longer there")
+            _check_whole(self._latest, settings)
             if settings == self._latest:
                 if asked or self._said:
                     log.info("the configuration is as it was")
@@ -93,8 +95,31 @@ class ConfigWatch:
             return
         self._said, self._latest = "", settings
         log.info("the configuration was read again%s", _outcome(rest))
-        for warning in settings.warnings:
+        for warning in (*settings.warnings, *settings.file_warnings):
             log.warning("%s", warning)
+
+
+def _check_whole(before: Settings, now: Settings) -> None:
+    """Refuses what looks like an accident: a file that is gone, or was emptied; and one that is not accepted."""
+    for left in now.withheld:
+        if left.path in before.sources:
+            raise ConfigError(left.text, next_action=f"accept it: {left.command}")
+    if now.home != before.home:
+        raise ConfigError(
+            f"{now.sources[-1]} counts here now, with a state folder of its own", next_action="start toolfold anew"
+        )
+    if missing := set(before.sources).difference(now.sources):
+        raise ConfigError(f"{min(missing)} is no longer there")
+    if before.servers and not now.servers and not _names_none(now):
+        raise ConfigError(
+            f"{now.sources[0]} names no servers any more",
+            next_action="to serve none, write an empty [servers] there, or disable them",
+        )
+
+
+def _names_none(settings: Settings) -> bool:
+    """Whether a file says that there is no server: one that was cut short says nothing. JSON always says it."""
+    return any(source.suffix != ".toml" or TomlFile(source).names_servers() for source in settings.sources)
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:

@@ -8,7 +8,7 @@ read back as the old content plus the new servers. Above: the command line.
 import copy
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from itertools import chain, count
 from pathlib import Path
@@ -17,11 +17,12 @@ from typing import Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from toolfold.config.acceptance import _changing
 from toolfold.config.clients.discovery import ClientConfig, ClientServer
 from toolfold.config.clients.replacement import plan_replacement
 from toolfold.config.dialects import map_strings
-from toolfold.config.files import PRIVATE_MODE, locked
-from toolfold.config.secrets import PlainSecret, find_plain_secrets, store_in_keyring
+from toolfold.config.files import PRIVATE_MODE
+from toolfold.config.secrets import PlainSecret, _inputs_of, find_plain_secrets, store_in_keyring
 from toolfold.config.sections import PartialRepr
 from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import MAX_NAME_LENGTH, clean_name
@@ -85,6 +86,13 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
     def writes(self) -> bool:
         return self.action in {"add", "rename"}
 
+    def changes(self, is_shared: bool) -> Iterator[str]:
+        """What is otherwise here than in its client. `is_shared`: the file that it goes to counts in every folder."""
+        for variable, reference in _inputs_of(self.table).items():
+            yield f"{self.name}: its client asks for {reference}; started elsewhere, toolfold reads it from {variable}"
+        if self.scope == "local" and is_shared:
+            yield f"{self.name}: its client has it for {self.key[1]} alone; here it is there in every folder"
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: all but the table and the secrets' values."""
         fields = {
@@ -103,6 +111,8 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
     secrets: SecretsMode = "keep"
     problems: tuple[str, ...] = ()
     """Files that could not be read, and why."""
+    is_shared: bool = True
+    """Whether the file that it goes to is there in every folder, and not a project's own."""
 
     @property
     def additions(self) -> tuple[_PlanItem, ...]:
@@ -128,9 +138,11 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
     def warnings(self) -> tuple[str, ...]:
         """What a person should know before it is applied."""
         warnings = [f"{item.name}: {note}" for item in self.additions for note in item.notes]
+        for item in self.additions:
+            warnings += item.changes(self.is_shared)
         if self.secrets == "keep":
             warnings += [
-                f"{item.name}: {secret.place} holds a secret in plain text; it would be written as it is"
+                f"{item.name}: {secret.place} holds a secret in plain text, which goes into the file as it is"
                 for item in self.additions
                 for secret in item.secrets
             ]
@@ -158,7 +170,8 @@ def plan_import(
     for config in configs:
         problems += config.problems
         items += [planner.item(config, server) for server in config.servers]
-    return ImportPlan(items=tuple(items), secrets=secrets, problems=tuple(problems))
+    is_shared = existing is None or existing.project is None
+    return ImportPlan(items=tuple(items), secrets=secrets, problems=tuple(problems), is_shared=is_shared)
 
 
 class _Planner:
@@ -391,7 +404,7 @@ def apply(
     `journal` is where the record goes by which `undo` takes it back.
     """
     path = Path(target)
-    with locked(path, *filter(None, [journal])):
+    with _changing(path, *filter(None, [journal])):
         changes = check_import(plan, path, rewrites)
         private = bool(plan.additions) and changes[0].mode == PRIVATE_MODE and _has_secrets(changes[0])
         if plan.secrets == "keyring":

@@ -16,6 +16,7 @@ from typing import Any
 from toolfold.config.clients.discovery import ClientConfig
 from toolfold.config.files import line_and_column, read_text
 from toolfold.config.jsonc import is_json, parse_json
+from toolfold.config.secrets import _inputs_of
 from toolfold.config.toml import format_table, parse_toml, remove_tables
 from toolfold.config.toml_file import TomlFile
 from toolfold.config.transaction import FileChange, WrittenFile
@@ -52,23 +53,32 @@ def plan_replacement(
     drop_comments: bool = False,
 ) -> FileChange:
     """The file of these configurations with just toolfold's entry in each, and the servers that are `kept`, by their
-    place and name. Raises `ConfigError`, also where other servers stand there than were read; writes nothing."""
+    place and name. VS Code goes on asking for their inputs. Raises `ConfigError`, also where other servers stand
+    there than were read; writes nothing."""
     old = path.read_bytes()
-    entries = {config.key: config.entries for config in configs}
+    held = {config.key: config for config in configs}
     text = read_text(path)
     in_json = is_json(path, text)
     parsed = _json_value(path, text) if in_json else parse_toml(path, text)
     rewrite = _rewrite_json if in_json else _rewrite_toml
-    for key, before in entries.items():
+    for key, config in held.items():
+        before = config.entries
         if _at_or_none(parsed, key) != before:
             raise ConfigError(
                 f"{path}: the servers there changed meanwhile; nothing was written",
                 next_action="Run the import again: it then takes over what is there now.",
             )
-        servers = {name: table for name, table in before.items() if (key, name) in kept}
-        text = rewrite(path, text, key, {**servers, _NAME: entry}, drop_comments)
+        text = rewrite(path, text, key, _new_servers(config, kept, entry), drop_comments)
     mode = path.stat().st_mode & 0o777
-    return FileChange(path=path, old=old, new=_marked(old, text), mode=mode, keys=tuple(entries))
+    return FileChange(path=path, old=old, new=_marked(old, text), mode=mode, keys=tuple(held))
+
+
+def _new_servers(config: ClientConfig, kept: Collection[tuple[KeyPath, str]], entry: dict[str, Any]) -> dict[str, Any]:
+    """What stays, and toolfold, for which VS Code asks what it asked for those that go."""
+    stay = {name: table for name, table in config.entries.items() if (config.key, name) in kept}
+    gone = [table for name, table in config.entries.items() if name not in stay]
+    asked = _inputs_of(gone) if config.dialect == "vscode" else {}
+    return {**stay, _NAME: {**entry, "env": asked} if asked else entry}
 
 
 def put_back(file: WrittenFile, current: bytes, old: bytes) -> bytes:

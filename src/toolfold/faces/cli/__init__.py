@@ -13,7 +13,6 @@ Above: `toolfold.__main__`. Below: the gateway.
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
@@ -28,6 +27,7 @@ _Command = Callable[[argparse.Namespace, Output], int | None]
 COMMANDS = {
     "demo": "demo:demo",
     "serve": "serve:serve",
+    "console": "console:console",
     "init": "configure:init",
     "import": "import_clients:import_servers",
     "add": "configure:add",
@@ -115,12 +115,13 @@ def _set_up_logging(verbose: int) -> None:
         return
     import logging
 
+    from toolfold.telemetry.logs import log_handler
+
     level = logging.DEBUG if verbose > 1 else logging.INFO
 
     class Formatter(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
             return safe(super().format(record))
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler = log_handler(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])

@@ -1,7 +1,6 @@
 """`toolfold agent TASK`: runs the planner with live progress, replays a recorded run, resumes one that broke off."""
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ def agent(arguments: argparse.Namespace, output: Output) -> int:
         return _print_runs(arguments, output)
     if arguments.replay:
         return _replay(arguments, output)
-    task = sys.stdin.read() if arguments.task == "-" else arguments.task
+    task = output.read_piped() if arguments.task == "-" else arguments.task
     if not task and not arguments.resume:
         raise ConfigError("no task was given", next_action='say what is to be done: toolfold agent "…"')
 

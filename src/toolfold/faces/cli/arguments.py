@@ -22,6 +22,8 @@ __all__ = ["parse_arguments"]
 _MAX_DEPTH = 20
 _ARTICLES = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a JSON object"}
 
+_EXAMPLES = {"integer": "3", "number": "1.5", "boolean": "true", "object": """'{"key": "value"}'"""}
+
 
 def parse_arguments(words: Sequence[str], schema: bytes) -> dict[str, Any]:
     """The arguments as values. Raises `InvalidArguments` that names the key."""
@@ -44,6 +46,9 @@ def parse_arguments(words: Sequence[str], schema: bytes) -> dict[str, Any]:
 def _place(arguments: dict[str, Any], root: Node, key: str) -> tuple[dict[str, Any], str, Node]:
     """Where a key's value goes: the object, the last name, and what the schema says of it."""
     *parents, last = [key] if key in root.names else key.split(".")
+    if not all((*parents, last)) or key.endswith("]"):
+        advice = "a list is key=first key=second, or key:=[…]" if key.endswith("]") else "write a.b=value"
+        raise InvalidArguments(f"{key!r} names no argument", next_action=f"{advice}, or give one JSON object")
     if len(parents) > _MAX_DEPTH:
         raise InvalidArguments(f"{key} is nested too deep", next_action="give the arguments as one JSON object")
     place, node = arguments, root
@@ -94,7 +99,13 @@ def _typed(node: Node, key: str, text: str) -> Any:
     if not node.kinds or _is_one(value, node):
         return value
     wanted = " or ".join(_ARTICLES.get(kind, f"an {kind}") for kind in sorted(node.kinds))
-    raise InvalidArguments(f"{key}={text}: {key} is {wanted}", next_action=f"write {key}=… so, or {key}:=JSON")
+    raise InvalidArguments(f"{key}={text}: {key} is {wanted}", next_action=_written(node, key))
+
+
+def _written(node: Node, key: str) -> str:
+    """How a value of the wanted type is typed."""
+    kind = min(node.kinds)
+    return f"write, for example, {key}={_EXAMPLES[kind]}" if kind in _EXAMPLES else f"write it as JSON: {key}:=…"
 
 
 def _item(node: Node) -> Node:

@@ -11,12 +11,15 @@ import msgspec
 from msgspec.structs import asdict
 
 from toolfold.audit.record import Step, decode_step
-from toolfold.audit.savings import Savings, SessionCost
+from toolfold.audit.savings import Savings, SessionCost, compute_savings
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.build import Cost, run_with_catalogue
+from toolfold.faces.cli.parser import parse
 from toolfold.faces.cli.terminal import Output
+from toolfold.faces.mcp_server.profiles import client_tokens
 from toolfold.gateway import Gateway
 from toolfold.telemetry.audit_export import _encode_line
+from toolfold.types import Caller
 
 _FOLLOW_S = 0.5
 # More steps than this between two looks, and the oldest of them are not shown.
@@ -117,7 +120,7 @@ def _print(steps: Sequence[Step], output: Output) -> None:
     """A line a step, under a heading for each caller and session."""
     by_id = {step.id: step for step in steps}
     heading: tuple[str, str] | None = None
-    for step in steps:
+    for step in sorted(steps, key=lambda step: step.at):  # a script is recorded when it ends, after its calls
         if (step.caller, step.session) != heading:
             heading = (step.caller, step.session)
             output.prose(output.style(f"{step.caller}{f', session {step.session}' if step.session else ''}", "bold"))
@@ -163,7 +166,13 @@ def stats(arguments: argparse.Namespace, output: Output) -> None:
     async def work(gateway: Gateway) -> tuple[Savings, Cost, dict[str, list[str]], int]:
         contradicted = await gateway.describer.all_contradictions(gateway.view())
         cost = await Cost.count(gateway)
-        savings = await gateway.savings(cost.client_tokens or 0, by=arguments.view_as or "")
+        named = () if arguments.view_as else gateway.settings.callers
+        callers = [Caller(name=entry.name, policy=entry.policy, groups=entry.groups) for entry in named]
+        profile = parse(["serve"]).profile
+        seen = {one.name: (gateway.view(one).catalogue, await client_tokens(gateway, profile, one)) for one in callers}
+        steps = await gateway.audit_log.steps(caller=arguments.view_as)
+        whole = gateway.view().catalogue
+        savings = await compute_savings(steps, whole, gateway.store, cost.client_tokens or 0, seen)
         return savings, cost, contradicted, await gateway.search.count_enriched()
 
     savings, cost, contradicted, enriched = run_with_catalogue(arguments, work)

@@ -6,8 +6,10 @@ Here stands also how every command gets at a catalogue that was not built yet.
 import argparse
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,11 +23,11 @@ from toolfold.errors import ConfigError, NotBuilt, SignInRequired, UpstreamError
 from toolfold.faces.cli.parser import parse
 from toolfold.faces.cli.runner import _few, load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.server_lines import server_lines
-from toolfold.faces.cli.terminal import Output
+from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.faces.mcp_server.profiles import client_tokens
 from toolfold.faces.surface.instructions import visible_servers
 from toolfold.gateway import Gateway
-from toolfold.telemetry.server_logs import ServerLogs
+from toolfold.telemetry.server_logs import LogLine, ServerLogs
 from toolfold.text import printable
 from toolfold.types import LOCAL, Change, Listing, ServerState
 from toolfold.upstream.credentials import SignedIn
@@ -38,14 +40,18 @@ T = TypeVar("T")
 SOME_FAILED = 3
 # How many lines of a server's log are looked at for what became of it.
 LOG_LINES = 200
+# How far the two clocks by which a process was started may lie apart.
+_CLOCK_S = 5.0
 _STARTED = re.compile(r"started (?:again )?in .*, process (\d+)")
 MAX_CHANGES = 20
 MAX_FIELDS_SHOWN = 200
 MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 STATUS_COLOURS = {"ready": "green", "idle": "dim", "connecting": "yellow", "failed": "red", "disabled": "dim"}
-STATUS_COLOURS["needs sign-in"] = "yellow"
+STATUS_COLOURS |= {"needs sign-in": "yellow", "not accepted": "yellow"}
 _LABELS = {False: ("failed:", "red"), True: ("needs sign-in:", "yellow")}
 _NAMED_CALLERS = 5
+# The server of scripts that are kept.
+_SCRIPTS = "scripts"
 
 
 def build(arguments: argparse.Namespace, output: Output) -> int:
@@ -53,6 +59,8 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
     for warning in settings.warnings:
         output.warn(warning)
     registry = Path(arguments.registry) if arguments.registry else settings.home / "tool_registry.json"
+    if registry.is_dir():
+        raise ConfigError(f"--registry {registry} is a folder", next_action="name a file, such as tool_registry.json")
     only = [settings.server(name).name for name in arguments.server or ()]
 
     async def work(gateway: Gateway) -> "tuple[Build, dict[str, UpstreamError], Cost]":
@@ -64,7 +72,7 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
 
     result, failed, cost = run_with_gateway(settings, work, fast=True)
     if output.as_json:
-        output.data(_report(result, failed, cost, registry))
+        output.data({**_report(result, failed, cost, registry), "withheld": _withheld(settings)})
     else:
         _print_build(result, failed, output)
         output.prose(f"registry: {output.short_path(registry)}")
@@ -158,7 +166,7 @@ class Cost(Struct, frozen=True):
     @classmethod
     async def count(cls, gateway: Gateway) -> "Cost":
         try:
-            whole = await compute_savings((), gateway.catalogue, gateway.store, 0)
+            whole = await compute_savings((), gateway.view().catalogue, gateway.store, 0)
             return cls(whole.tools, whole.full_tokens, await client_tokens(gateway, parse(["serve"]).profile))
         except ConfigError:
             return cls()
@@ -166,8 +174,10 @@ class Cost(Struct, frozen=True):
     def print(self, output: Output, indent: str = "") -> None:
         """What it means: `1,806 tools, 1,308,619 tokens; your client now reads 1,150`."""
         if self.tools:
-            full = f"{plural(self.tools, 'tool')}, {self.definition_tokens:,} tokens"
-            output.prose(indent + output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
+            full, read = self.definition_tokens or 0, self.client_tokens or 0
+            text = f"{plural(self.tools, 'tool')}, {full:,} tokens; your client now reads {read:,}"
+            few = "" if read < full else ": so few are listed as they are, beside tools of toolfold's own"
+            output.prose(f"{indent}{output.style(text, 'bold')}{few}")
 
     def as_dict(self) -> dict[str, int | None]:
         return {"definition_tokens": self.definition_tokens, "client_tokens": self.client_tokens}
@@ -196,9 +206,11 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
     for name, error in failed.items():
         print_failure(name, error, output)
     _print_changes(result.changes, report.unchanged, output)
-    working = sum(not server.error for server in report.servers)
+    own = [server for server in report.servers if server.name != _SCRIPTS]
+    working = sum(not server.error for server in own)
+    kept = " and the scripts that are kept" if len(own) < len(report.servers) else ""
     output.prose(
-        f"{output.style(plural(report.tools, 'tool'), 'bold')} of {plural(len(report.servers), 'server')}"
+        f"{output.style(plural(report.tools, 'tool'), 'bold')} of {plural(len(own), 'server')}{kept}"
         f" ({working} working) in {plural(report.nodes, 'category', 'categories')}"
     )
 
@@ -206,17 +218,18 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
 def print_failure(name: str, error: UpstreamError, output: Output) -> None:
     waits = isinstance(error, SignInRequired)
     output.labelled(*_LABELS[waits], f"{name}: {_once(name, error.message)}")
-    # Hints are the last lines that the server wrote to standard error: the very last ones say why it ended.
+    # Hints are the last lines that the server wrote to standard error: the very last ones say why it ended. Those of a
+    # traceback say only where: the log has them.
     for hint in error.hints[-3:]:
-        if str(hint) not in error.message:
-            output.note(f"  - {hint}")
+        if str(hint) not in error.message and not str(hint).startswith((" ", "Traceback (")):
+            output.note(f"  - {one_line(str(hint))}")
     if error.next_action:
         output.labelled("next:", "cyan", error.next_action.removeprefix("Run: "), indent="  ")
 
 
 def _once(name: str, message: str) -> str:
     """A message without what the label before it says already."""
-    return message.removeprefix(f"{name} {SignInRequired.phrase}: ")
+    return message.removeprefix(f"{name} ").removeprefix(f"{SignInRequired.phrase}: ")
 
 
 def _print_changes(changes: Sequence[Change], unchanged: int, output: Output) -> None:
@@ -247,14 +260,25 @@ def servers(arguments: argparse.Namespace, output: Output) -> int:
     if not arguments.connect:
         logs = ServerLogs(settings.home / "logs")
         states = [_elsewhere(state, logs) for state in states]
+    states = [*states, *_withheld(settings, arguments.view_as)]
     own = _by_server(states, signed_in, arguments.view_as)
     if output.as_json:
         output.data([{**msgspec.to_builtins(state), "signed_in": own[state.name]} for state in states])
     else:
         print_servers(states, output)
-        _print_signed_in(own, output)
+        _print_signed_in(own, {state.next_action for state in states}, output)
+        _print_unread([one for found in own.values() for one in found], output)
         _print_how_known(settings, output, connected=arguments.connect)
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
+
+
+def _withheld(settings: Settings, view_as: str | None = None) -> list[ServerState]:
+    """The servers of files that the person has not accepted, which are no caller's."""
+    kept = [(spec, left.command) for left in settings.withheld if not view_as for spec in left.servers]
+    return [
+        ServerState(name=spec.name, transport=spec.transport, status="not accepted", shown=spec.shown(), next_action=do)
+        for spec, do in kept
+    ]
 
 
 def _print_how_known(settings: Settings, output: Output, *, connected: bool) -> None:
@@ -266,31 +290,37 @@ def _print_how_known(settings: Settings, output: Output, *, connected: bool) -> 
 
 def _elsewhere(state: ServerState, logs: ServerLogs) -> ServerState:
     """The state with what another toolfold on this state folder wrote of the server last: that it runs, or rests."""
-    told = (
-        [line for line in logs.read(state.name, LOG_LINES) if line.writer == "toolfold"]
-        if state.status == "idle"
-        else []
-    )
-    for line in reversed(told):
-        if match := _STARTED.match(line.text):
-            if not _is_alive(int(match[1])):
-                break
-            return replace(
-                state, status="ready", pid=int(match[1]), note=f"runs in another toolfold, process {match[1]}"
-            )
-        if line.text.startswith("stopped after"):
-            return replace(state, note=f"in another toolfold: {line.text}")
-    return state
+    if state.status not in {"idle", "failed"}:
+        return state
+    told = [line for line in reversed(logs.read(state.name, LOG_LINES)) if line.writer == "toolfold"]
+    if pid := _running(told):
+        note = f"runs in another toolfold, process {pid}"
+        return replace(state, status="ready", pid=pid, error="", next_action="", note=note)
+    last = told[0].text if told else ""
+    return replace(state, note=f"in another toolfold: {last}") if last.startswith("stopped after") else state
 
 
-def _is_alive(pid: int) -> bool:
+def _running(told: Sequence[LogLine]) -> int | None:
+    """The process that is still there: several toolfolds may have started one each."""
+    started = ((line.time, int(match[1])) for line in told if (match := _STARTED.match(line.text)))
+    return next((pid for at, pid in started if _is_alive(pid, at)), None)
+
+
+def _is_alive(pid: int, since: str) -> bool:
+    """Whether the process that was started by then is still there, and its number is no other's by now."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OSError:  # it is there, and somebody else's
+        pass
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        up_s = float(Path("/proc/uptime").read_text().split()[0])
+    except (OSError, ValueError, IndexError):  # no Linux
         return True
-    return True
+    started = time.time() - up_s + ticks / os.sysconf("SC_CLK_TCK")
+    return started <= datetime.fromisoformat(since).timestamp() + _CLOCK_S
 
 
 def print_servers(states: Sequence[ServerState], output: Output, indent: str = "") -> None:
@@ -330,17 +360,28 @@ def _by_server(
     return {state.name: [one for one in seen if one.server == state.name] for state in states}
 
 
-def _print_signed_in(signed_in: dict[str, list[SignedIn]], output: Output) -> None:
+def _print_signed_in(signed_in: dict[str, list[SignedIn]], told: Collection[str], output: Output) -> None:
+    """`told`: next steps that a person has read already."""
     for server, own in signed_in.items():
-        for one in own[:_NAMED_CALLERS]:
+        for one in filter(lambda one: not one.problem, own[:_NAMED_CALLERS]):
             whose = f"{one.caller} is " if one.caller else ""
-            if not one.problem:
-                output.note(f"{server}: {whose}signed in{one.describe()}")
-                continue
-            output.warn(f"{server}: {one.problem}{f' (caller {one.caller})' if one.caller else ''}")
-            output.labelled("next:", "cyan", one.next_action, indent="  ")
+            output.note(f"{server}: {whose}signed in{one.describe()}")
+            if (action := one.command or one.next_action) and action not in told:
+                output.labelled("next:", "cyan", action, indent="  ")
         if len(own) > _NAMED_CALLERS:
             output.note(f"{server}: and {len(own) - _NAMED_CALLERS} more callers; servers --json lists them")
+
+
+def _print_unread(sign_ins: Sequence[SignedIn], output: Output) -> None:
+    """Those that cannot be read, once for all that have the same trouble."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in filter(lambda one: one.problem, sign_ins):
+        whose = f" (caller {one.caller})" if one.caller and not one.caller.startswith("#") else ""
+        found.setdefault((one.problem, one.next_action), []).append(one.server + whose)
+    for (problem, action), servers in found.items():
+        few = ", ".join(list(dict.fromkeys(servers))[:_NAMED_CALLERS])
+        output.warn(f"{few}: {problem}" + (f" ({len(servers)} sign-ins)" if len(servers) > 1 else ""))
+        output.labelled("next:", "cyan", action, indent="  ")
 
 
 def plural(count: int, singular: str, many: str = "") -> str:

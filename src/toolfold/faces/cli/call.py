@@ -3,7 +3,6 @@
 import argparse
 import base64
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
@@ -19,14 +18,14 @@ from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
-from toolfold.text import NOTE_KEY, printable
+from toolfold.text import NOTE_KEY, printable, text_of
 from toolfold.types import Outcome
 
 TOOL_FAILED = 1
 # Of the arguments in the question whether to call.
 SHOWN_CHARS = 4_000
-# Of the kind of a block.
-SHOWN_TYPE = 100
+# Of what stands for a block that is no text.
+SHOWN_LABEL = 500
 
 
 def call(arguments: argparse.Namespace, output: Output) -> int:
@@ -35,7 +34,7 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
         output.save(arguments.save, BytesIO())
         Path(arguments.save).unlink()
     # Read once: a call that must be confirmed is made anew.
-    arguments.piped = sys.stdin.read() if arguments.args == ["-"] else ""
+    arguments.piped = output.read_piped() if arguments.args == ["-"] else ""
     try:
         outcome = _call(arguments, confirmed=arguments.yes)
     except ConfirmationNeeded as needed:
@@ -66,9 +65,9 @@ def _parts(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
     result = msgspec.json.decode(outcome.raw)
     blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
     parts = _stored_files(arguments, outcome) + [part for block in blocks for part in _binary(block)]
-    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
-    whole = "\n".join(texts).encode() if texts else msgspec.json.encode(result.get("structuredContent"))
-    return parts or [BytesIO(whole)]
+    structured = result.get("structuredContent")
+    text = text_of(blocks).encode()
+    return parts or [BytesIO(text if text or structured is None else msgspec.json.encode(structured))]
 
 
 def _stored_files(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
@@ -136,22 +135,28 @@ def _confirm(arguments: argparse.Namespace, output: Output, needed: Confirmation
 def _print_result(outcome: Outcome, output: Output) -> None:
     """Text as it is; other content by its kind. Structured content only where there is no text that says it."""
     result = msgspec.json.decode(outcome.result)
-    has_text = False
+    structured = result.get("structuredContent")
     # Functions and services are not checked for it.
-    for block in [block for block in result.get("content") or () if isinstance(block, dict)]:
-        if block.get("type") == "text":
-            has_text = True
-            output.answer(block.get("text", ""), stored=outcome.stored is not None)
-        else:
-            resource = block.get("resource")
-            media = (resource if isinstance(resource, dict) else block).get("mimeType", "")
-            output.note(printable(f"[{block.get('type')} {media}", SHOWN_TYPE) + "]")
+    blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
+    has_text = sum(_print_block(block, outcome, output) for block in blocks) > 0
     _print_note(result.get("_meta"), output)
-    if not has_text and result.get("structuredContent") is not None:
-        output.data(result["structuredContent"])
+    if not has_text and structured is not None:
+        output.data(structured)
+    elif outcome.is_error and not blocks:
+        output.warn("the tool failed, and did not say why")
     if outcome.stored is not None:
         handle = outcome.stored.handle
         output.note(f"ask for a part of it: toolfold output {handle} 'what to extract'; all of it: --save FILE")
+
+
+def _print_block(block: dict[str, Any], outcome: Outcome, output: Output) -> bool:
+    """Whether it is a text."""
+    text, kind = text_of([block]), block.get("type")
+    if text or kind == "text":
+        output.answer(text, stored=outcome.stored is not None)
+        return kind != "resource_link"
+    output.note(printable(text_of([block], labelled=True), SHOWN_LABEL))
+    return False
 
 
 def _print_note(meta: Any, output: Output) -> None:

@@ -11,27 +11,35 @@ import msgspec
 
 from toolfold.answers import ToolPage
 from toolfold.faces.cli.build import plural, run_with_catalogue
-from toolfold.faces.cli.terminal import Output, fit
+from toolfold.faces.cli.terminal import Output, fit, one_line
 from toolfold.gateway import Branch, Gateway, Tree
 from toolfold.schema_walk import Document, Node
 from toolfold.text import as_path
 from toolfold.types import Hit, Path, Tool
+from toolfold.types import Node as Category
 
 # On one page.
 _MOST_SHOWN = 50
 
 _ToolsAt = Mapping[Path, Sequence[Tool]]
+# Ids of tools that stand beside the parts of a category, and how many are named.
+_Named = Mapping[Path, Sequence[str]]
+_NAMED = 8
 
 # From which probability on a word is used. docs/search.md says how often each was right.
-_FITS = ((0.6, "strong"), (0.3, "likely"), (0.1, "possible"))
+_FITS = ((0.6, "strong"), (0.3, "fair"), (0.1, "possible"))
 
 
 def tree(arguments: argparse.Namespace, output: Output) -> None:
-    async def work(gateway: Gateway) -> tuple[Tree, _ToolsAt]:
+    async def work(gateway: Gateway) -> tuple[Tree, _ToolsAt, _Named]:
         root = await gateway.tree(as_path("/".join(arguments.path)), depth=arguments.depth)
-        return root, _group_by_path(await gateway.tools_below(root.path)) if arguments.tools else {}
+        if arguments.tools:
+            return root, _group_by_path(await gateway.tools_below(root.path)), {}
+        async with gateway.view().catalogue.snapshot() as snapshot:
+            beside = [node.path for node in _divided(root.branches) if node.own_tools]
+            return root, {}, {path: await snapshot.tool_ids_at(path, limit=_NAMED) for path in beside}
 
-    root, tools = run_with_catalogue(arguments, work)
+    root, tools, named = run_with_catalogue(arguments, work)
     if output.as_json:
         nodes = [_branch_dict(branch, tools) for branch in root.branches]
         old = {"may_be_old": root.may_be_old} if root.may_be_old else {}
@@ -39,13 +47,21 @@ def tree(arguments: argparse.Namespace, output: Output) -> None:
         return
     name = " / ".join(root.path) or "all tools"
     output.line(f"{output.style(name, 'bold')} {output.style(f'({root.tools:,})', 'dim')}")
-    for line in render_tree(root.branches, tools.get(root.path, ()), tools, output, ""):
+    for line in render_tree(root.branches, tools.get(root.path, ()), tools, output, "", named=named):
         output.line(fit(line, output.width))
     if cut := sum(map(_cut, root.branches)):
         deeper = f"--depth {arguments.depth + 1}, or toolfold tree CATEGORY"
         output.note(f"{plural(cut, 'category', 'categories')} below these, marked +: {deeper}")
     if root.may_be_old:
         output.note(root.may_be_old)
+
+
+def _divided(branches: Sequence[Branch]) -> Iterator[Category]:
+    """The categories whose parts are shown."""
+    for branch in branches:
+        if branch.children:
+            yield branch.node
+            yield from _divided(branch.children)
 
 
 def _cut(branch: Branch) -> int:
@@ -63,7 +79,7 @@ def _group_by_path(tools: Sequence[Tool]) -> _ToolsAt:
 
 def _branch_dict(branch: Branch, tools: _ToolsAt) -> dict[str, object]:
     node = branch.node
-    keys = ("name", "path", "summary", "tags", "tools", "children")
+    keys = ("name", "path", "summary", "tags", "tools", "own_tools", "children")
     data: dict[str, object] = {key: getattr(node, key) for key in keys}
     data["nodes"] = [_branch_dict(child, tools) for child in branch.children]
     if tools:
@@ -72,9 +88,15 @@ def _branch_dict(branch: Branch, tools: _ToolsAt) -> dict[str, object]:
 
 
 def render_tree(
-    branches: Sequence[Branch], own: Sequence[Tool], tools: _ToolsAt, output: Output, indent: str
+    branches: Sequence[Branch],
+    own: Sequence[Tool],
+    tools: _ToolsAt,
+    output: Output,
+    indent: str,
+    *,
+    named: _Named | None = None,
 ) -> Iterator[str]:
-    """The lines of a tree, nodes before the node's `own` tools."""
+    """The lines of a tree, nodes before the node's `own` tools; those that are only `named` stand on one line."""
     total = len(branches) + len(own)
     for number, branch in enumerate(branches, start=1):
         bend, below = ("└─ ", "   ") if number == total else ("├─ ", "│  ")
@@ -82,7 +104,13 @@ def render_tree(
         count = output.style(f"({branch.node.tools:,}{cut})", "dim")
         summary = output.style(f"  {branch.node.summary}", "dim")
         yield f"{indent}{bend}{output.style(branch.node.name, 'bold')} {count}{summary}"
-        yield from render_tree(branch.children, tools.get(branch.node.path, ()), tools, output, indent + below)
+        yield from render_tree(
+            branch.children, tools.get(branch.node.path, ()), tools, output, indent + below, named=named
+        )
+        if named and (ids := named.get(branch.node.path)):
+            more = ", …" if branch.node.own_tools > len(ids) else ""
+            beside = f"and {plural(branch.node.own_tools, 'tool')} beside these: {', '.join(ids)}{more}"
+            yield f"{indent}{below}   {output.style(beside, 'dim')}"
     for number, tool in enumerate(own, start=len(branches) + 1):
         bend = "└─ " if number == total else "├─ "
         yield f"{indent}{bend}{output.style(tool.tool_id, 'cyan')}{output.style(f'  {tool.summary}', 'dim')}"
@@ -194,8 +222,12 @@ def expand(arguments: argparse.Namespace, output: Output) -> None:
     if output.as_json:
         output.data(tool)
         return
-    output.prose(f"{output.style(tool['tool_id'], 'bold')}  version {tool['version']}  {' / '.join(tool['path'])}")
+    output.prose(
+        f"{output.style(tool['tool_id'], 'bold')}  version {tool['version']}  {one_line(' / '.join(tool['path']))}"
+    )
     output.prose(tool["description"] or tool["summary"], 0)
+    if "kind" in tool:
+        output.prose(f"{tool['kind']} {one_line(tool['address'])}", 0)
     arguments_node = Document(msgspec.json.decode(tool["args_schema"])).root
     if output.out.isatty():
         _print_arguments(arguments_node, output)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from toolfold.config import missing
+from toolfold.config import Settings, missing
+from toolfold.config.files import read_text
 from toolfold.config.install_hints import problem_of
 from toolfold.config.registry_form import read_server_json
-from toolfold.config.schema import schema_text
+from toolfold.config.schema import SCHEMA_FILE, schema_text
 from toolfold.config.toml_file import TomlFile
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.runner import _user_home, load_settings
@@ -18,6 +19,8 @@ from toolfold.faces.cli.terminal import Output
 
 _BY_HAND = "Check the address, or download the file and name it instead."
 # Where the official registry and those of its form keep single servers.
+_OPENAPI = re.compile(r"""^[\s{]*["']?(?:openapi|swagger)["']?\s*:""", re.MULTILINE)
+_HEAD = 20_000
 REGISTRY_PATH = re.compile(r".*\.json|/v0(\.\d+)?/servers/.+")
 
 
@@ -34,6 +37,9 @@ def init(arguments: argparse.Namespace, output: Output) -> None:
     output.line(
         f"{output.style('written:', 'green')} {shown}" if is_new else f"{shown} is there already, and stays as it is"
     )
+    output.note(f"beside it, for editors: {SCHEMA_FILE}")
+    if not is_new and not arguments.project:
+        output.note("a file for this folder alone: toolfold init --project")
     output.line(f"{output.style('next:', 'cyan')} toolfold import, or toolfold add NAME -- COMMAND …")
 
 
@@ -86,23 +92,38 @@ def _file(arguments: argparse.Namespace, *, own: bool = False) -> Path:
     """The `toolfold.toml` to change: the one asked for, the one in use, or the person's own."""
     if arguments.config:
         return Path(arguments.config).absolute()
+    if own:  # whatever stands in this folder
+        return _user_home(arguments, Settings()) / "toolfold.toml"
     settings = load_settings(arguments, require_servers=False)
-    in_use = [] if own else [source for source in settings.sources if source.suffix == ".toml"]
+    in_use = [source for source in settings.sources if source.suffix == ".toml"]
     return (in_use or [_user_home(arguments, settings) / "toolfold.toml"])[0]
 
 
 def _described(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The name and table that the command line describes: a program, an address, or a file of the registry's form."""
     name, words = arguments.name, arguments.target
+    if arguments.functions:
+        file, colon, function = arguments.functions.partition(":")
+        return name, {"functions": f"{_placed(file, is_program=False)}{colon}{function}"}
     if not words:
         return _from_document(name, "")
     source = words[0] if len(words) == 1 else ""
     if _is_address(source):
         is_document = REGISTRY_PATH.fullmatch(urlsplit(source).path)
         return _from_document(source, name) if is_document else (name, {"url": source})
-    if source.endswith(".json") and Path(source).is_file():
+    if source.endswith((".json", ".yaml", ".yml")) and Path(source).is_file():
         return _from_document(source, name)
+    if source.endswith(".py") and "/" not in source and Path(source).is_file():
+        source = f"./{source}"  # what is here, and no program of PATH
+    words = [_placed(word, is_program=not at) for at, word in enumerate([source] if source else words)]
     return name, {"command": words[0], **({"args": words[1:]} if words[1:] else {})}
+
+
+def _placed(word: str, *, is_program: bool) -> str:
+    """A file that is there as seen from here by its whole path: the server is started elsewhere, too. A program without
+    a folder before it is one of PATH."""
+    is_path = "/" in word if is_program else Path(word).suffix or word.startswith(("./", "../"))
+    return str(Path(word).absolute()) if is_path and Path(word).is_file() else word
 
 
 def _is_address(text: str) -> bool:
@@ -111,13 +132,21 @@ def _is_address(text: str) -> bool:
 
 def _from_document(source: str, name: str) -> tuple[str, dict[str, Any]]:
     if _is_address(source):
-        return read_server_json(source, name, asyncio.run(_download(source)))
+        return _read_document(source, name, asyncio.run(_download(source)))
     if not Path(source).is_file():
         raise ConfigError(
             f"`{source}` does not say what to add",
             next_action=f"toolfold add {source} -- COMMAND …, toolfold add {source} https://…, or name a server.json.",
         )
-    return read_server_json(source, name)
+    return _read_document(str(Path(source).absolute()), name, read_text(Path(source)))
+
+
+def _read_document(source: str, name: str, text: str) -> tuple[str, dict[str, Any]]:
+    """An OpenAPI document is told by its key; all else is of the registry's form."""
+    is_openapi = bool(_OPENAPI.search(text[:_HEAD]))
+    if is_openapi and not name:
+        raise ConfigError(f"{source} is an OpenAPI document", next_action=f"name it: toolfold add NAME {source}")
+    return (name, {"openapi": source}) if is_openapi else read_server_json(source, name, text)
 
 
 async def _download(address: str) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from toolfold.answers import ToolList
 from toolfold.config import Settings
+from toolfold.config.acceptance import _Acceptances
 from toolfold.demo.data import demo_servers, make_demo_data
 from toolfold.errors import NoMatchInCategory, SandboxError, ScriptError
 from toolfold.faces.cli.build import Cost, plural, print_failure, print_servers, read_servers
@@ -245,4 +246,6 @@ def _write_configuration(servers: Sequence[ServerSpec], file: Path) -> None:
         f"[servers.{spec.name}]\ncommand = {json.dumps(spec.command)}\nargs = {json.dumps(spec.args)}\n"
         for spec in servers
     ]
-    file.write_text("\n".join(tables), encoding="utf-8")
+    text = "\n".join(tables)
+    file.write_text(text, encoding="utf-8")
+    _Acceptances.of_person().accept_text(file, text)

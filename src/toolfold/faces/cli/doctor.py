@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,8 @@ from toolfold.config import Settings, clients, fill, find_plain_secrets, missing
 from toolfold.config.clients import ClientConfig
 from toolfold.config.install_hints import problem_of
 from toolfold.config.self_reference import is_toolfold
-from toolfold.errors import NotBuilt, ToolfoldError
+from toolfold.errors import NotBuilt, SignInRequired, ToolfoldError
+from toolfold.faces.cli.build import plural
 from toolfold.faces.cli.runner import _few, _user_home, load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.sign_in_checks import (
     Finding,
@@ -36,7 +37,7 @@ from toolfold.faces.cli.sign_in_checks import (
     well,
     wrong,
 )
-from toolfold.faces.cli.terminal import Output
+from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.gateway import Gateway
 from toolfold.sandbox.probe import Confinement, probe
 from toolfold.search.encoder import shared_encoder
@@ -61,9 +62,9 @@ def doctor(arguments: argparse.Namespace, output: Output) -> int:
         return 1 if failed else 0
     for finding in findings:
         mark = output.style(MARKS[finding.verdict], COLOURS[finding.verdict])
-        output.prose(f"{mark} {output.style(finding.subject, 'bold')}: {output.short_path(finding.text)}", 4)
+        output.prose(f"{mark} {output.style(finding.subject, 'bold')}: {output.short_path(one_line(finding.text))}", 4)
         if finding.fix:
-            output.prose(f"    {output.style('next:', 'cyan')} {output.short_path(finding.fix)}", 6)
+            output.prose(f"    {output.style('next:', 'cyan')} {output.short_path(one_line(finding.fix))}", 6)
     minded = sum(finding.verdict == "mind" for finding in findings)
     output.line()
     output.line(f"{len(failed)} wrong, {minded} to mind, {len(findings) - len(failed) - minded} well")
@@ -82,7 +83,8 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     yield from _check_folders(settings)
     found = list(_check_servers(settings))
     started = list(_check_running_servers(settings)) if arguments.connect else []
-    yield from _joined(found, started)
+    catalogued = _not_said(_check_catalogue(settings), found, started)
+    yield from _joined(found, started, catalogued)
     yield from _check_callers(settings)
     yield from check_issuer(settings, connect=arguments.connect)
     yield from _check_secrets(settings)
@@ -91,14 +93,19 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     yield from _check_ontology(settings)
     yield from _check_encoder(settings)
     yield from _check_clients(_user_home(arguments, settings))
-    # What a person reads above need not be said again.
-    failed = {finding.subject for finding in found if finding.verdict == "wrong"}
-    failed |= {finding.subject.removesuffix(_STARTED) for finding in started}
-    yield from (finding for finding in _check_catalogue(settings) if finding.subject not in failed)
-    yield from check_sign_ins(settings)
+    yield from _told_once(catalogued, list(check_sign_ins(settings)))
     if arguments.connect:
         yield from check_servers_issuers(settings)
         yield from _check_endpoint(settings)
+
+
+def _told_once(last_build: Iterable[Finding], signed_in: Sequence[Finding]) -> Iterator[Finding]:
+    """Both, without what the last build says of sign-ins that have ended."""
+    ended = {f"server {one.subject.removeprefix('sign-in to ')}" for one in signed_in if one.verdict == "wrong"}
+    for finding in last_build:
+        if finding.subject not in ended or SignInRequired.phrase not in finding.text:
+            yield finding
+    yield from signed_in
 
 
 def _mistakes(error: ToolfoldError) -> Iterator[Finding]:
@@ -109,11 +116,21 @@ def _mistakes(error: ToolfoldError) -> Iterator[Finding]:
         yield wrong("configuration", str(text), "" if at else error.next_action)
 
 
-def _joined(found: Sequence[Finding], started: Sequence[Finding]) -> Iterator[Finding]:
+def _not_said(catalogued: Iterable[Finding], found: Sequence[Finding], started: Sequence[Finding]) -> list[Finding]:
+    """What the catalogue knows of servers of which a person does not read something already."""
+    told = _troubled(found)
+    told |= {finding.subject.removesuffix(_STARTED) for finding in started}
+    return [finding for finding in catalogued if finding.subject not in told]
+
+
+def _troubled(findings: Iterable[Finding]) -> set[str]:
+    return {finding.subject.removesuffix(_STARTED) for finding in findings if finding.verdict == "wrong"}
+
+
+def _joined(found: Sequence[Finding], started: Sequence[Finding], catalogued: Sequence[Finding]) -> Iterator[Finding]:
     """What is known of each server, and how it started: what failed is told once."""
-    failed = {finding.subject for finding in started if finding.verdict == "wrong"}
-    broken = {finding.subject for finding in found if finding.verdict == "wrong"}
-    yield from (one for one in found if one.verdict != "well" or f"{one.subject}{_STARTED}" not in failed)
+    failed, broken = _troubled((*started, *catalogued)), _troubled(found)
+    yield from (one for one in found if one.verdict != "well" or one.subject not in failed)
     yield from (one for one in started if one.subject.removesuffix(_STARTED) not in broken)
 
 
@@ -153,6 +170,8 @@ def _check_attacks(report: Confinement, *, verbose: bool, subject: str = "sandbo
 
 
 def _check_configuration(settings: Settings) -> Iterator[Finding]:
+    for left in settings.withheld:
+        yield mind("configuration", left.text, f"read it, and if you trust it: {left.command}")
     if not settings.sources:
         yield mind("configuration", "none found", "run `toolfold import`, or write a toolfold.toml")
         return
@@ -160,7 +179,7 @@ def _check_configuration(settings: Settings) -> Iterator[Finding]:
     files = " and ".join(map(str, settings.sources))
     text = f"{files}, {enabled} of {len(settings.servers)} servers enabled"
     yield well("configuration", text) if enabled else mind("configuration", text, "add a [servers.NAME] table")
-    for warning in settings.warnings:
+    for warning in (*settings.warnings, *(file.warning for file in settings.unaccepted)):
         yield mind("configuration", warning)
     own = settings.user_home / "toolfold.toml"
     if own.exists() and own not in settings.sources:
@@ -400,8 +419,9 @@ async def _check_last_build(settings: Settings, gateway: Gateway) -> list[Findin
     for state in await gateway.servers():
         subject = f"server {state.name}"
         if state.error:
-            kept = f"; its {state.tools} tools of before are still offered" if state.tools else ""
+            kept = f"; {plural(state.tools, 'tool')} of before still offered" if state.tools else ""
             fix = f"look: toolfold logs {state.name}; then: toolfold build --server {state.name}"
+            fix = state.next_action if state.next_action.startswith("toolfold login") else fix
             if state.status == "needs sign-in":
                 found.append(mind(subject, f"{state.error}{kept}", state.next_action))
                 continue
@@ -472,7 +492,9 @@ def _check_running_servers(settings: Settings) -> Iterator[Finding]:
         if state.status == "disabled":
             continue
         if state.error:
-            yield wrong(subject, state.error, state.next_action)
+            # Where each caller signs in itself, nothing is wrong before the first has.
+            own = state.status == "needs sign-in" and settings.server(state.name).credentials == "caller"
+            yield (mind if own else wrong)(subject, state.error, state.next_action.removeprefix("run "))
         elif state.warnings:
             yield mind(subject, "; ".join(state.warnings[:3]))
         else:

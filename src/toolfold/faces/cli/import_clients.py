@@ -26,7 +26,7 @@ from toolfold.config.install_hints import problem_of
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.build import SOME_FAILED, Cost, plural, print_failure, read_servers
 from toolfold.faces.cli.runner import _user_home, load_settings, run_with_gateway
-from toolfold.faces.cli.terminal import Output
+from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.gateway import Gateway
 
 MARKS = {
@@ -37,6 +37,10 @@ MARKS = {
     "broken": ("✗", "red"),
     "stays": ("✗", "red"),
 }
+# What to do after an import, by whether clients start toolfold now.
+_NEXT = {True: "start the clients anew", False: "toolfold build"}
+# Nothing of what was found can be read: as for a configuration that is wrong.
+UNREADABLE = 2
 UNDONE = {
     "restored": ("restored:", ""),
     "removed": ("removed:", ", which the import had made"),
@@ -52,11 +56,11 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     _recover(journal, output)
     if arguments.undo:
         return _undo(arguments, journal, output)
-    configs = _client_configs(arguments, output)
-    base = _base(arguments, target)
+    base = _base(arguments, target, settings.limits)
+    configs = [_as_patient(config, base.limits) for config in _client_configs(arguments, output)]
     plan = clients.plan_import(configs, base, secrets=arguments.secrets)
     if not output.as_json:
-        _print_plan(plan, target, output, yes=arguments.yes)
+        _print_plan(plan, target, output, arguments.client)
     rewrites = _rewrites(arguments, configs, plan, target) if arguments.replace else []
     # Before anything is asked, started or written: what stands in the way is told first, all of it.
     clients.check_import(plan, target, rewrites)
@@ -68,7 +72,12 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
         if _may_write(plan, target, rewrites, failed, output, yes=arguments.yes):
             applied = clients.apply(plan, target, rewrites, journal=journal.path)
     _report(plan, target, applied, failed, output, cost=cost, is_work=bool(plan.additions or rewrites))
-    return SOME_FAILED if failed else 0
+    return SOME_FAILED if failed else _exit_code(plan)
+
+
+def _exit_code(plan: ImportPlan) -> int:
+    is_broken = {item.action == "broken" for item in plan.items} or {bool(plan.problems)}
+    return UNREADABLE if is_broken == {True} else 0
 
 
 def _report(
@@ -84,9 +93,11 @@ def _report(
     if output.as_json:
         output.data(_as_dict(plan, target, applied, failed))
         return
-    _print_applied(applied, is_work, output)
-    if applied is not None:
-        cost.print(output)
+    if applied is None:
+        _note_unwritten(plan, is_work, output)
+        return
+    _print_applied(applied, output)
+    cost.print(output)
 
 
 def _recover(journal: clients.Journal, output: Output) -> None:
@@ -94,11 +105,23 @@ def _recover(journal: clients.Journal, output: Output) -> None:
         output.warn(f"the last import was killed while it wrote: {output.short_path(file.path)} is as it was before")
 
 
-def _base(arguments: argparse.Namespace, target: Path) -> Settings:
+def _as_patient(config: ClientConfig, limits: Limits) -> ClientConfig:
+    """A client's servers with the time to start that they will have here, where the client says none."""
+    factor = limits.start_timeout_s / Limits().start_timeout_s
+    servers = [
+        replace(server, spec=replace(server.spec, start_timeout_s=server.spec.start_timeout_s * factor))
+        if server.spec is not None and "start_timeout_s" not in server.table
+        else server
+        for server in config.servers
+    ]
+    return replace(config, servers=tuple(servers))
+
+
+def _base(arguments: argparse.Namespace, target: Path, limits: Limits) -> Settings:
     """What the target has already."""
     if target.exists():
         return Settings.load(target, require_servers=False)
-    return Settings(project=target.parent.resolve() if arguments.project else None)
+    return Settings(project=target.parent.resolve() if arguments.project else None, limits=limits)
 
 
 @contextmanager
@@ -142,7 +165,17 @@ def _client_configs(arguments: argparse.Namespace, output: Output) -> Sequence[C
     for config in shared if arguments.replace else ():
         output.note(f"{output.short_path(config.path)} belongs to the project and stays: add --project to replace it")
         configs.remove(config)
+    _note_elsewhere(client, configs, output)
     return configs
+
+
+def _note_elsewhere(client: str | None, configs: Sequence[ClientConfig], output: Output) -> None:
+    """Names the servers that Claude Code has for other folders."""
+    here = {(config.path, config.key) for config in configs}
+    everywhere = [config for config in clients.discover(client, all_projects=True) if config.scope == "local"]
+    for config in (config for config in everywhere if (config.path, config.key) not in here):
+        names = ", ".join(server.name for server in config.servers)
+        output.note(f"{names} of {output.short_path(str(config.key[1]))} is left out: run it in that folder")
 
 
 def _target(arguments: argparse.Namespace) -> tuple[Settings, Path]:
@@ -178,6 +211,12 @@ def _rewrites(
     arguments: argparse.Namespace, configs: Sequence[ClientConfig], plan: ImportPlan, target: Path
 ) -> list[Rewrite]:
     """The clients' files that are to start toolfold alone, each once, however many places in it hold servers."""
+    if plan.problems:
+        raise ConfigError(
+            "a client's file cannot be read, so nothing is replaced",
+            hints=plan.problems,
+            next_action="Correct it, or name another client: toolfold import CLIENT --replace",
+        )
     _refuse_broken(plan)
     files: dict[Path, list[ClientConfig]] = {}
     for config in configs:
@@ -215,7 +254,13 @@ def _leave_failed(
     plan = plan.leave(failed)
     staying = [item for item in plan.items if item.action == "stays"]
     places = {(item.path, item.key, item.written) for item in staying}
-    left = [replace(rewrite, kept=rewrite.servers & places) for rewrite in rewrites if not rewrite.servers <= places]
+    # What already starts toolfold, and nothing besides but what stays, would be written as it is.
+    itself = {(item.path, item.key, item.written) for item in plan.items if item.action == "itself"}
+    left = [
+        replace(rewrite, kept=rewrite.servers & places)
+        for rewrite in rewrites
+        if not rewrite.servers <= places | itself
+    ]
     for item in staying:
         output.note(f"{item.name} stays in {output.short_path(item.path)}: --even-failed takes it over as it is")
     return plan, left
@@ -259,7 +304,15 @@ def _undo(arguments: argparse.Namespace, journal: clients.Journal, output: Outpu
         output.line(f"{output.style(label, 'green')} {output.short_path(file.path)}{text}")
         if outcome in {"merged", "cleared"} and file.backup is not None:
             output.line(f"the file as it was before the import: {output.short_path(str(file.backup))}")
+        _note_copies(file.path, output, is_ours=not file.keys)
     return 0
+
+
+def _note_copies(path: Path, output: Output, *, is_ours: bool) -> None:
+    """Names what is left of a file of our own: others know theirs."""
+    if left := clients.backups(path) if is_ours else []:
+        shown = ", ".join(path.name for path in left)
+        output.note(f"copies of it are left, with the secrets that stood in it: {shown}")
 
 
 def _starts_toolfold_alone(config: ClientConfig, plan: ImportPlan) -> bool:
@@ -267,30 +320,29 @@ def _starts_toolfold_alone(config: ClientConfig, plan: ImportPlan) -> bool:
     return {server.written for server in config.servers} <= itself
 
 
-def _print_plan(plan: ImportPlan, target: Path, output: Output, *, yes: bool) -> None:
+def _print_plan(plan: ImportPlan, target: Path, output: Output, client: str | None) -> None:
     for problem in plan.problems:
         output.warn(problem)
     if not plan.items:
-        output.note("no servers found in any client's configuration")
-        output.note(f"looked for: {', '.join(CLIENTS)}; a file can be named, too: toolfold import FILE")
+        output.note("no servers were found")
+        output.note(f"looked for: {client or ', '.join(CLIENTS)}; a file can be named, too: toolfold import FILE")
         return
-    heading: Path | None = None
+    heading: tuple[Path, object] | None = None
     width = max(len(item.name) for item in plan.items)
     for item in plan.items:
-        if item.path != heading:
-            heading = item.path
+        if (item.path, item.key) != heading:
+            heading = (item.path, item.key)
             output.prose(
                 f"{output.style(item.title, 'bold')} ({item.scope}) {output.style(output.short_path(item.path), 'dim')}"
             )
         mark, colour = MARKS[item.action]
-        reason = f"  {output.style(item.reason, 'yellow')}" if item.reason else ""
+        reason = f"  {output.style(one_line(item.reason), 'yellow')}" if item.reason else ""
         output.prose(
             f"  {output.style(mark, colour)} {item.name:{width}}  {output.style(item.shown, 'dim')}{reason}", 6
         )
     for warning in (*plan.warnings, *_problems(plan)):
         output.warn(warning)
-    will = "are" if yes else "would be"
-    output.prose(f"{len(plan.additions)} of {len(plan.items)} servers {will} added to {output.short_path(target)}")
+    output.prose(f"{len(plan.additions)} of {len(plan.items)} servers would be added to {output.short_path(target)}")
 
 
 def _problems(plan: ImportPlan) -> Iterator[str]:
@@ -299,11 +351,14 @@ def _problems(plan: ImportPlan) -> Iterator[str]:
             yield f"{item.name}: {problem[0]}"
 
 
-def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> None:
-    if applied is None:
-        if is_work:
-            output.note("nothing was written; run it again with --yes")
-        return
+def _note_unwritten(plan: ImportPlan, is_work: bool, output: Output) -> None:
+    if is_work:
+        output.note("nothing was written; run it again with --yes")
+    elif any(item.action == "stays" for item in plan.items):
+        output.note("nothing was written: nothing is left that could be taken over")
+
+
+def _print_applied(applied: Applied, output: Output) -> None:
     if applied.added:
         servers = plural(len(applied.added), "server")
         output.prose(f"{output.style('written:', 'green')} {output.short_path(applied.target)} ({servers})")
@@ -323,7 +378,8 @@ def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> No
     for file in applied.replaced:
         output.prose(f"{output.style('replaced:', 'green')} {output.short_path(file.path)} now starts toolfold")
         output.prose(f"the file as it was: {output.short_path(str(file.backup))}")
-    output.prose(f"{output.style('next:', 'cyan')} toolfold build   (to take all of it back: toolfold import --undo)")
+    then = f"{output.style('next:', 'cyan')} {_NEXT[bool(applied.replaced)]}"
+    output.prose(f"{then}   (to take all of it back: toolfold import --undo)")
 
 
 def _as_dict(

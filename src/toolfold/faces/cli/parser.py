@@ -2,10 +2,12 @@
 
 import argparse
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from textwrap import fill
 from typing import Any, NoReturn
 
@@ -19,7 +21,8 @@ EXIT_CODES = """exit codes:
   3  a server could not be started, reached or understood; the rest was kept
   4  no such category or tool, or no catalogue yet; or a call was not made, since
      its arguments do not fit or a confirmation is missing
-  5  the store could not be read or written
+  5  the store could not be read or written, or a call was made and its result
+     could not be kept
   6  agent --replay: the run now differs from its record
   7  agent: it gave up, or its budget was used up
   8  agent: it answered without calling any tool
@@ -29,6 +32,7 @@ EXIT_CODES = """exit codes:
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("demo", "demo --keep playground"),
     "serve": ("serve", "serve --http 127.0.0.1:8080", "serve --profile transparent --server git"),
+    "console": ("console", "console --port 8090"),
     "init": ("init", "init --project"),
     "add": ("add time -- mcp-server-time", "add notion https://mcp.notion.com/mcp", "add ./server.json"),
     "remove": ("remove time",),
@@ -61,7 +65,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "agent": ("agent 'which customer ordered most?'", "agent --runs"),
     "logs": ("logs", "logs git --follow"),
     "audit": ("audit", "audit --last 20", "audit --status failed --since 1h", "audit --export jsonl --after 1200"),
-    "trust": ("trust", "trust --list git.log", "trust git.log"),
+    "trust": ("trust", "trust --list git.log", "trust git.log", "trust --project"),
     "stats": ("stats",),
     "extract": ("extract data/files/README.md 'lines 1-3'", "extract data/files/prices.csv 'how many rows are there?'"),
     "doctor": ("doctor", "doctor --connect"),
@@ -77,12 +81,20 @@ class _HelpText(argparse.RawDescriptionHelpFormatter):
     """Lines stay lines, each broken where it is too long; but not commands, which are copied."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = [line if line.startswith("  toolfold ") else fill(line, width) for line in text.splitlines()]
+        lines = [
+            line
+            if line.startswith("  toolfold ")
+            else fill(line, width, subsequent_indent=re.sub(r"\S", " ", re.match(r" *(?:\d+ +)?", line)[0]))  # type: ignore[index]
+            for line in text.splitlines()
+        ]
         return "".join(f"{indent}{line}\n" for line in lines)
 
 
 class _Parser(argparse.ArgumentParser):
     """Raises our own error, so that `--json` holds for a mistyped command too."""
+
+    # Whether options may stand anywhere among the arguments, the next time it parses.
+    mixed = False
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(self._explained(message), next_action=f"see: {self.prog} --help")
@@ -95,7 +107,7 @@ class _Parser(argparse.ArgumentParser):
             )
             what = "command" if action.dest == "command" else f"choice of {wrong[1]}"
             return f"there is no {what} {wrong[2]!r}{_guess(wrong[2], action.choices or ())}"
-        return message
+        return message.removesuffix(", words")  # those of `completion` are no person's
 
     def options(self) -> list[str]:
         return [name for action in self._actions for name in action.option_strings]
@@ -124,14 +136,22 @@ class _Parser(argparse.ArgumentParser):
             place = min(place, len(own) - 1)
         return own[place] if place < len(own) else None
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if not self.mixed or any(action.nargs == argparse.REMAINDER for action in self._actions):
+            return super().parse_known_args(args, namespace)
+        self.mixed = False
+        return self.parse_known_intermixed_args(args, namespace)
+
     def flag(self, name: str, text: str) -> None:
         self.add_argument(name, action="store_true", help=text)
 
     def value(self, name: str, metavar: str, text: str, **options: Any) -> None:
         self.add_argument(name, metavar=metavar, help=text, **options)
 
-    def number(self, name: str, metavar: str, text: str, default: int | None = None) -> None:
-        self.value(name, metavar, text, type=_positive, default=default)
+    def number(self, name: str, metavar: str, text: str, default: int | None = None, *, most: int = 10**9) -> None:
+        self.value(name, metavar, text, type=partial(_positive, most=most), default=default)
 
     def seen_as(self) -> None:
         """A command that only reads can show what a caller sees."""
@@ -185,6 +205,7 @@ def build_parser() -> _Parser:
         )
 
     _add_setup(command)
+    _add_console(command)
     _add_sign_in(command)
     _add_catalogue(command)
     _add_calls(command)
@@ -199,7 +220,7 @@ def _add_setup(command: _AddCommand) -> None:
     demo.flag("--more", "add public servers from the package index, each in its own environment")
     demo.value("--keep", "DIR", "leave the data and the catalogue in DIR to look at")
 
-    serve = command("serve", "serve MCP: on stdio, or with --http also JSON under /v1 and a page to read")
+    serve = command("serve", "serve MCP: on stdio, or with --http also JSON under /v1 and the console")
     serve.value("--http", "HOST:PORT", "serve over HTTP (port 0: any that is free)")
     serve.number("--workers", "N", "with --http: so many processes, which all answer on the one address", default=1)
     profiles = ("auto", "discovery", "direct", "transparent", "live")
@@ -220,6 +241,7 @@ def _add_setup(command: _AddCommand) -> None:
     add.value("name", "NAME", "what it is called here; or the path or address of a server.json alone")
     text = "the program with its arguments (after --), an address, or a server.json"
     add.value("target", "COMMAND", text, nargs="*")
+    add.value("--functions", "FILE.py", "a file of Python functions instead")
     add.value("--env", "NAME=VALUE", "a variable for the program (may be repeated)", action="append", default=[])
     add.value("--header", "NAME:VALUE", "a header for the address (may be repeated)", action="append", default=[])
 
@@ -262,6 +284,12 @@ def _add_setup(command: _AddCommand) -> None:
     learn.flag("--forget", "forget them all")
 
 
+def _add_console(command: _AddCommand) -> None:
+    console = command("console", "what agents see, do and save, in your browser: prints an address to open")
+    console.number("--port", "PORT", "the port on this machine (0: any that is free)", default=0)
+    console.flag("--no-browser", "only print the address, also where there is a display")
+
+
 def _add_sign_in(command: _AddCommand) -> None:
     login = command("login", "sign in to a server: in a browser, by a code, or by an address to paste")
     login.value("server", "SERVER", "the server (default: each that waits for a sign-in)", nargs="?")
@@ -288,13 +316,13 @@ def _add_catalogue(command: _AddCommand) -> None:
     listing.value("path", "PATH", "a category (default: the root)", nargs="*")
     listing.value("--tag", "TAG", "only tools with this tag (all of several)", action="append", default=[])
     listing.value("--query", "TEXT", "only what fits, from all levels below", default="")
-    listing.number("--limit", "N", "entries, at most 50 (default 10)", 10)
+    listing.number("--limit", "N", "entries, at most 50 (default 10)", 10, most=50)
     listing.value("--cursor", "CURSOR", "go on where an earlier page ended")
     listing.seen_as()
 
     nodes = command("nodes", "the categories that fit a request")
     nodes.value("query", "QUERY", "what the tools must do, in general words: get the state of a lock", nargs="+")
-    nodes.number("--limit", "N", "entries, at most 50 (default 5)", 5)
+    nodes.number("--limit", "N", "entries, at most 50 (default 5)", 5, most=50)
     nodes.seen_as()
 
     search = command("search", "the tools that fit a request, or that none does")
@@ -302,7 +330,7 @@ def _add_catalogue(command: _AddCommand) -> None:
         "query", "QUERY", "what the tool must do, in general words (get the state of a lock), or its name", nargs="+"
     )
     search.value("--in", "PATH", "a category: Files/Search (default: all)", dest="within", default="")
-    search.number("--limit", "N", "entries, at most 50 (default 5)", 5)
+    search.number("--limit", "N", "entries, at most 50 (default 5)", 5, most=50)
     search.value("--cursor", "CURSOR", "go on where an earlier page ended")
     search.flag("--explain", "say why: which words, how near in meaning")
     search.seen_as()
@@ -394,10 +422,13 @@ def _add_review(command: _AddCommand) -> None:
     logs.number("--last", "N", "lines to show (default 100)", 100)
     logs.flag("--follow", "go on with what is written from now on, until Ctrl-C")
 
-    trust = command("trust", "tools that changed since they were accepted or look odd, and accepting them")
+    trust = command("trust", "tools that changed or look odd, and a project's configuration: accepting them")
     trust.value("tool_id", "ID", "accept this tool as it is now", nargs="*")
     trust.flag("--all", "accept every tool as it is now")
     trust.flag("--list", "only show (the default without an id); with an id: how it changed")
+    text = "accept the configuration of this folder (default: here) as it is now, with what it starts"
+    trust.value("--project", "DIR", text, nargs="?", const=".")
+    trust.flag("--forget", "with --project: take that back")
 
     command("stats", "the tokens that all definitions would have cost, against what was shown").seen_as()
 
@@ -422,17 +453,33 @@ def _add_diagnostics(command: _AddCommand) -> None:
     bench.value("name", "NAME", "start, build, ontology, …; `toolfold bench list` names them")
     bench.value("--data", "DIR", "a folder of recorded servers and sets to measure on")
     bench.value("--peers", "DIR", "environments of peers to compare with: DIR/fastmcp, …")
-    bench.value("--model", "NAME", "agent: which model plays; without one, scripted policies do")
+    bench.value(
+        "--model", "NAME", "agent: which model plays; bfcl, results: URL[,NAME]; without one, scripted policies do"
+    )
     bench.value("--only", "PATTERN", "agent: only tasks whose name fits, such as 'sqlite-*'; or easy")
-    bench.value("--settings", "NAMES", "agent: only some of all_tools,surface,scripts,as_installed,agent")
-    bench.number("--tools", "N", "agent: so many tools in all, the rest from recorded servers of --data", 0)
+    bench.value("--settings", "NAMES", "agent, bfcl: only some settings, such as all_tools,surface,scripts")
+    many = "agent, bfcl: so many tools in all, or all; the rest from recorded servers of --data"
+    bench.value("--tools", "N", many, type=_positive_or_all, default=0)
+    bench.value(
+        "--policy", "NAME", "bfcl: gold plays the official answers, model needs --model", choices=("gold", "model")
+    )
+    bench.number("--sample", "N", "bfcl, results: so many tasks, chosen by --seed")
+    bench.number("--seed", "N", "bfcl, results: for the sample, and for the model")
+    bench.number("--seeds", "N", "bfcl: the model plays so often, with seeds from --seed on, and the spread is told")
+    bench.value("--wheel", "FILE", "bfcl, results: the wheel of bfcl-eval, where that is not installed")
+    bench.flag("--quick", "all: some minutes instead of hours")
     bench.value("--ranked", "FILE", "retrieval: write each query's ranking there")
 
 
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+def _positive(text: str, *, most: int) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= most:
+        bounds = "of at least 1" if int(text if text.isdigit() else 0) < 1 else f"up to {most:,}"
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number {bounds}")
     return int(text)
+
+
+def _positive_or_all(text: str) -> int:
+    return sys.maxsize if text == "all" else _positive(text, most=sys.maxsize)
 
 
 def _moment(text: str) -> float:
@@ -456,8 +503,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     own, after = (argv[:cut], argv[cut + 1 :]) if "add" in argv[:cut] else (argv, ())
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(own, shared)
+    command = parser.commands().get(arguments.command or "", parser)
+    if unknown:  # argparse gives words up once an option stood between them
+        shared = argparse.Namespace(config=None, home=None, json=False, verbose=0)
+        command.mixed = command is not parser
+        arguments, unknown = parser.parse_known_args(own, shared)
     if unknown:
-        command = parser.commands().get(arguments.command or "", parser)
         name = unknown[0].partition("=")[0]
         guess = _guess(name, command.options()) if name.startswith("-") else ""
         raise ConfigError(f"unknown: {' '.join(unknown)}{guess}", next_action=f"see: {command.prog} --help")
@@ -469,5 +520,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _guess(wrong: str, known: Iterable[str]) -> str:
-    near = get_close_matches(wrong, list(known), n=1)
+    if wrong == "--as":
+        return "; it is for commands that only look, such as search and expand: what is done is done as yourself"
+    # Nobody says yes by a slip of the keyboard.
+    near = get_close_matches(wrong, [name for name in known if name != "--yes"], n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -63,7 +63,7 @@ async def _run_repl(
             prompt.connect_assistant(gateway, model)
             if sys.stdin.isatty():
                 return await prompt.run_interactive(folder)
-            return await prompt.run_input(sys.stdin.read())
+            return await prompt.run_input(output.read_piped())
 
 
 class _Repl:

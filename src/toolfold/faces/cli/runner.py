@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,25 +13,62 @@ import msgspec
 from msgspec.structs import replace
 
 from toolfold.config import LOCAL_NAME, CallerKey, Settings
-from toolfold.errors import ConfigError
+from toolfold.config.acceptance import _Acceptances
+from toolfold.errors import ConfigError, NotAccepted
+from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.telemetry.server_logs import ServerLogs
 
 T = TypeVar("T")
+
+# Commands that have nobody to ask, or whose output is for a program.
+_UNATTENDED = ("serve", "completion")
 
 
 def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
     """The settings that the global options lead to."""
     if arguments.home and (home := Path(arguments.home).expanduser()).exists() and not home.is_dir():
         raise ConfigError(f"--home {home} is no folder", next_action="name one; it is made where there is none")
-    settings = Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
-    if getattr(arguments, "view_as", None):
+    load = partial(Settings.load, arguments.config, home=arguments.home, require_servers=require_servers)
+    # On stdio and while a shell completes there is nobody to ask.
+    output = Output(as_json=arguments.json)
+    ask = output.interactive and arguments.command not in _UNATTENDED
+    try:
+        settings = load(ask=ask)
+    except NotAccepted as refused:
+        if not ask or not _is_accepted_now(refused, output):
+            raise
+        settings = load()
+    _tell_withheld(settings, arguments)
+    # An empty one is nobody's, and not the owner: a variable that was not set must not show more.
+    if getattr(arguments, "view_as", None) is not None:
         settings = _seen_as(settings, arguments.view_as)
     if settings.telemetry.logs == "json":
         from toolfold.telemetry.logs import level_of, log_as_json
 
         log_as_json(level_of(arguments.verbose))
     return settings
+
+
+def _is_accepted_now(refused: NotAccepted, output: Output) -> bool:
+    """Asks whoever sits at the terminal, and records a yes."""
+    output.labelled("new here:", "yellow", output.short_path(refused.message))
+    for hint in refused.hints:
+        output.note(f"  - {hint}", as_it_is=True)  # broken between words it would lose blanks
+    if not output.confirm("Do you trust it?"):
+        return False
+    _Acceptances.of_person().accept(refused.file.path, refused.file.entry)
+    return True
+
+
+def _tell_withheld(settings: Settings, arguments: argparse.Namespace) -> None:
+    """Names the files that were not accepted, once a command. `serve` logs it, `doctor` finds it."""
+    told: set[str] = vars(arguments).setdefault("told_withheld", set())
+    for text in settings.file_warnings if arguments.command not in {*_UNATTENDED, "doctor"} else ():
+        if text not in told:
+            output = Output(as_json=arguments.json)
+            output.warn(output.short_path(text))
+            told.add(text)
 
 
 def _user_home(arguments: argparse.Namespace, settings: Settings) -> Path:
@@ -44,6 +82,8 @@ def _seen_as(settings: Settings, name: str) -> Settings:
         entry: CallerKey | None = _with_claims(settings, name)
     else:
         entry = next((entry for entry in settings.callers if entry.name == name), None)
+    if entry is None and name == LOCAL_NAME:
+        entry = CallerKey(name=LOCAL_NAME)  # whoever runs this has the default policy, where no table says another
     if entry is None:
         names = [entry.name for entry in settings.callers]
         raise ConfigError(
@@ -71,7 +111,7 @@ def _with_claims(settings: Settings, text: str) -> CallerKey:
         raise ConfigError(
             f"a token with these claims is refused: {SCOPES_LACKING}",
             hints=needed,
-            next_action=f"ask the issuer for a token with the scopes: {' '.join(needed)}",
+            next_action=f"""add what the token is granted to the braces: "scope": "{" ".join(needed)}\"""",
         )
     if policy is None:
         raise ConfigError(

@@ -91,7 +91,7 @@ def _print_result(result: ScriptResult, output: Output) -> None:
         output.line(result.stdout.rstrip("\n"))
     if result.stderr:
         output.note(result.stderr.rstrip("\n"), as_it_is=True)
-    if result.answer is not None:
+    if result.unsaid is not None:
         output.data(result.answer)
     for line in reports.summary_lines(result):
         output.note(line)
@@ -137,11 +137,13 @@ def scripts(arguments: argparse.Namespace, output: Output) -> int:
     script = _KeptScript.of(folder, arguments.script)
     if action == "run":
         return _run_kept(script, arguments, output)
-    source = script.read()
     if action == "show":
-        # A model may have written it: whoever looks it over sees all of it.
+        # A model may have written it: whoever looks it over sees all of it, also of one that is no Python.
+        source = script.text()
         output.out.write((safe(source) if output.out.isatty() else source).rstrip() + "\n")
-    elif action == "lock":
+        return 0
+    script.read()
+    if action == "lock":
         _lock_script(script, arguments, output)
     else:
         script.path.unlink()
@@ -165,8 +167,8 @@ def _list_scripts(kept: list[_KeptScript], output: Output) -> int:
         output.data({"scripts": named, "problems": problems})
         return 0
     output.table(("script", "its tools", "what it does"), rows)
-    for problem in problems.values():
-        output.warn(problem)
+    for name, problem in problems.items():
+        output.warn(problem if problem.startswith(f"{name}.py") else f"{name}.py: {problem}")
     if not kept:
         output.note("no script is kept; keep one: toolfold scripts add FILE.py")
     return 0

@@ -20,6 +20,7 @@ from urllib.parse import urljoin
 from msgspec.structs import replace
 
 from toolfold.config import MIN_KEY_LENGTH, Settings, fill
+from toolfold.containers import TaskSet
 from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
@@ -27,11 +28,12 @@ from toolfold.faces.cli.workers import _as_worker, _supervise, _Worker
 from toolfold.faces.config_watch import ConfigWatch
 from toolfold.faces.identity import Identities
 from toolfold.gateway import Gateway
-from toolfold.telemetry.logs import EventLog, level_of, log_as_json
+from toolfold.telemetry.logs import EventLog, level_of, log_as_json, log_handler
 from toolfold.telemetry.server_logs import ServerLogs
 from toolfold.types import Caller
 
 if TYPE_CHECKING:
+    from toolfold.faces.console import _OwnerEntry
     from toolfold.wire.serving import Server
     from toolfold.wire.serving.peers import Peers
 
@@ -83,8 +85,11 @@ def _set_up_logs(settings: Settings, arguments: argparse.Namespace, who: str) ->
     if arguments.log == "json":
         log_as_json(level_of(arguments.verbose))
     elif settings.telemetry.logs != "json" and not arguments.verbose:
-        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=_LOG_FORMAT % who, datefmt="%H:%M:%S")
+        formatter = logging.Formatter(_LOG_FORMAT % who, datefmt="%H:%M:%S")
+        logging.basicConfig(level=logging.WARNING, handlers=[log_handler(formatter)])
     log.setLevel(level_of(max(arguments.verbose, 1)))
+    for text in () if who else settings.file_warnings:
+        log.warning("%s", text)
 
 
 async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams: tuple[int, int]) -> None:
@@ -100,8 +105,13 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
 
 
 async def _serve_http(
-    gateway: Gateway, arguments: argparse.Namespace, output: Output, worker: _Worker | None = None
+    gateway: Gateway,
+    arguments: argparse.Namespace,
+    output: Output,
+    worker: _Worker | None = None,
+    entry: "_OwnerEntry | None" = None,
 ) -> None:
+    from toolfold.faces.console import _console_routes
     from toolfold.faces.http_api import _Drain, make_app
     from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
     from toolfold.wire.serving.http import McpHttpApp
@@ -112,8 +122,9 @@ async def _serve_http(
     make_guard(host, Identities(gateway.settings, address=f"http://{shown}:{port}/mcp"))
     with closing(listening_socket(host, port) if worker is None else worker.bound) as bound:
         address = f"http://{shown}:{bound.getsockname()[1]}/mcp"
-        identities = Identities(gateway.settings, address=address, on_token=gateway.upstreams.came_in)
+        identities = Identities(gateway.settings, address=address, on_token=gateway.upstreams.arrivals.came_in)
         guard = make_guard(host, identities, gateway.audit_log.record_refused_key)
+        guard = guard if entry is None else entry.guard
         guard = in_subset(guard, arguments.subset) if arguments.subset else guard
         async with _open_server(gateway, arguments, identities.reconfigure) as (server, stop):
             mcp = McpHttpApp(server, guard)
@@ -128,20 +139,30 @@ async def _serve_http(
 
             drain = _Drain(gateway, stop)
             drain.follow_signals()
-            if worker is None:
-                output.note(f"serving on {address}")
-            else:
-                worker.watch(gateway.settings)
+            _announce(address, gateway, output, worker, entry)
             settings = gateway.settings
             public = settings.sign_in.public_url or urljoin(settings.auth.resource or address, "/")
             gateway.upstreams.credentials.sign_ins.base = public.rstrip("/")
             try:
-                rest = make_app(gateway, guard, drain)
+                pages = _console_routes(gateway, guard) if entry is None else entry.routes(gateway)
+                rest = make_app(gateway, guard, drain, pages)
                 site = Site(mcp, rest, gateway.render_metrics, subset, identities.metadata)
                 await run_site(drain.wrap(site), bound, stop)
             finally:
                 for app in (*subsets.values(), mcp):
                     await app.aclose()
+
+
+def _announce(
+    address: str, gateway: Gateway, output: Output, worker: _Worker | None, entry: "_OwnerEntry | None"
+) -> None:
+    """Says where it is served; of several workers the one that started them does."""
+    if entry is not None:
+        entry.announce(urljoin(address, "/"))
+    elif worker is None:
+        output.note(f"serving on {address}")
+    else:
+        worker.watch(gateway.settings)
 
 
 @asynccontextmanager
@@ -170,21 +191,22 @@ async def _open_server(
         _among_others(gateway, arguments) as peers,
         open_app(gateway, arguments.profile, arguments.server) as app,
     ):
-        tasks = [first_build := gateway.begin(), asyncio.ensure_future(watch.run())]
+        first_build, tasks = gateway.begin(), TaskSet(log)
+        tasks.start(watch.run(), name="watching the configuration")
         if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
-            tasks.append(asyncio.ensure_future(_prepare_search(gateway, first_build)))
+            tasks.start(_prepare_search(gateway, first_build), name="preparing the search")
         if gateway.settings.telemetry.audit:
             from toolfold.telemetry.audit_export import _AuditExporter
 
             exporter = _AuditExporter(gateway.store, gateway.audit_log, gateway.settings.telemetry.audit_endpoint)
-            tasks.append(asyncio.ensure_future(exporter.run()))
+            tasks.start(exporter.run(), name="exporting the audit log")
         _tune_process()
         try:
             yield _make_server(gateway, "pipe" if arguments.http is None else "tcp", app, options, peers), stop
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            first_build.cancel()
+            await tasks.cancel()
+            await asyncio.gather(first_build, return_exceptions=True)
 
 
 def _check_new(subset: str | None, check: Callable[[Settings], None] | None, settings: Settings) -> None:

@@ -1,6 +1,7 @@
 """What servers that take long to start write to standard error, shown to a person while they are waited for."""
 
 import asyncio
+import re
 import sys
 import time
 from collections import Counter, deque
@@ -15,6 +16,12 @@ from toolfold.gateway import Gateway
 SLOW_S = 3.0
 KEPT_LINES = 3
 SHOWN_LINES = 20
+# How servers of the older SDK refuse the question whether they speak the newer protocol: it is ours, and no trouble.
+_PROBE = re.compile(
+    r"Failed to validate request: \d+ validation error|^\w+Request\.[\w.]+$|input_value='server/discover'"
+    r"|^\s+For further information visit https://errors\.pydantic|^\s+Input should be |^\s+Field required "
+    r"|Message that failed validation: method='server/discover'"
+)
 
 
 class _Lines:
@@ -28,6 +35,8 @@ class _Lines:
         self._shown: Counter[str] = Counter()
 
     def take(self, name: str, line: str) -> None:
+        if _PROBE.search(line):
+            return
         if time.monotonic() < self._slow_at:
             self._kept.setdefault(name, deque(maxlen=KEPT_LINES)).append(line)
         else:

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from toolfold.errors import NoMatchInCategory, OutputError, ToolfoldError
+from toolfold.errors import InvalidArguments, NoMatchInCategory, OutputError, ToolfoldError
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -132,7 +132,7 @@ class Output:
 
     def labelled(self, label: str, colour: str, text: str, *, indent: str = "") -> None:
         """A note of one line behind a coloured label: `next: toolfold build`."""
-        self.note(f"{indent}{self.style(label, colour, stream=self.err)} {_one_line(text)}")
+        self.note(f"{indent}{self.style(label, colour, stream=self.err)} {one_line(text)}")
 
     def warn(self, text: str) -> None:
         self.labelled("warning:", "yellow", text)
@@ -166,6 +166,17 @@ class Output:
         else:
             self.line(text)
 
+    @staticmethod
+    def read_piped() -> str:
+        """All of standard input. Raises `InvalidArguments` where it is no text."""
+        try:
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidArguments(
+                f"what is piped in is no UTF-8: byte {error.start} is {error.object[error.start]:#04x}",
+                next_action="pipe it in as UTF-8, such as through iconv -t utf-8",
+            ) from None
+
     def save(self, name: str, source: BinaryIO) -> int:
         """Copies to a file that is not there yet, and closes the source; returns the bytes written."""
         try:
@@ -185,11 +196,11 @@ class Output:
         for hint in error.hints:
             text = _hint_text(hint)
             if text not in error.message:
-                self.note(f"  - {self.short_path(text)}")
+                self.note(f"  - {self.short_path(one_line(text))}")
         for path in error.categories if isinstance(error, NoMatchInCategory) else ():
-            self.note(f"  - in {' / '.join(path)}")
+            self.note(f"  - in {one_line(' / '.join(path))}")
         action = self.for_person(error.next_action)
-        if action:
+        if action and action.rstrip(".") not in self.for_person(error.message):
             self.labelled("next:", "cyan", action if error.hints else _NOTHING_ABOVE.sub("", action))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], margin: str = "") -> None:
@@ -199,7 +210,7 @@ class Output:
             return
         kept = [at for at, column in enumerate(zip(*rows, strict=True)) if any(column)]
         headers = [headers[at] for at in kept]
-        rows = [[_one_line(row[at]) for at in kept] for row in rows]
+        rows = [[one_line(row[at]) for at in kept] for row in rows]
         widths = _column_widths(headers, rows)
         before = len(margin) + sum(width + 2 for width in widths[:-1])
         stacked = self.width - before < min(_LEAST_ROOM, widths[-1])
@@ -225,7 +236,7 @@ class Output:
     @property
     def interactive(self) -> bool:
         """Whether a person can be asked."""
-        return not self.as_json and sys.stdin.isatty() and self.err.isatty()
+        return not self.as_json and sys.stdin is not None and sys.stdin.isatty() and self.err.isatty()
 
     @contextmanager
     def progress(self, title: str, total: int | None, label: str = "") -> Iterator[Progress]:
@@ -334,8 +345,9 @@ def safe(text: str) -> str:
     return "".join(pieces)
 
 
-def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+def one_line(text: str) -> str:
+    """What servers and files say forges no line and no column of ours."""
+    return text.replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _escaped(char: str) -> str:

@@ -1,20 +1,27 @@
-"""`toolfold trust`: the tools that changed since they were accepted or look odd, and accepting them."""
+"""`toolfold trust`: the tools that changed since they were accepted or look odd, and accepting them; with `--project`
+the configuration of a folder."""
 
 import argparse
+import os
 from difflib import unified_diff
+from pathlib import Path
 
 import msgspec
 from msgspec import Raw
 
+from toolfold.config.acceptance import ProjectFile, _Acceptances
+from toolfold.config.reader import _project_file
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.build import run_with_catalogue
-from toolfold.faces.cli.terminal import Output
+from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.gateway import Gateway
 from toolfold.types import Tool, ToolDefinition
 
 
 def trust(arguments: argparse.Namespace, output: Output) -> None:
-    if arguments.list and arguments.tool_id:
+    if arguments.project is not None:
+        _trust_project(arguments, output)
+    elif arguments.list and arguments.tool_id:
         _print_differences(arguments, output)
     elif arguments.list or not (arguments.tool_id or arguments.all):
         _print_review(arguments, output)
@@ -22,6 +29,35 @@ def trust(arguments: argparse.Namespace, output: Output) -> None:
         raise ConfigError("either name tools or give --all", next_action="see: toolfold trust --help")
     else:
         _accept(arguments, output)
+
+
+def _trust_project(arguments: argparse.Namespace, output: Output) -> None:
+    """Shows what a folder's configuration would start, and accepts it unless that is all that is asked for."""
+    if arguments.tool_id or arguments.all:
+        raise ConfigError("--project is about a folder's configuration, and not about tools")
+    found = _project_file(Path(arguments.project).absolute(), os.environ)
+    if found.entry is None:
+        raise ConfigError(f"{found.path} {found.reason}", next_action="correct the file")
+    record = _Acceptances.of_person()
+    was = record.holds(found.path, found.entry)
+    if arguments.forget:
+        record.forget(found.path)
+    elif not arguments.list:
+        record.accept(found.path, found.entry)
+    _print_project(found, was, was if arguments.list else not arguments.forget, output)
+
+
+def _print_project(found: ProjectFile, was: bool, accepted: bool, output: Output) -> None:
+    if output.as_json:
+        servers = [{"name": one.name, "shown": one.shown(), "enabled": one.enabled} for one in found.servers]
+        told = {"file": str(found.path), "accepted": accepted, "changes": found.changes, "servers": servers}
+        output.data({**told, "written": found.written})
+        return
+    state = output.style("accepted", "green") if accepted else output.style("not accepted", "yellow")
+    changed = f": {found.changes}" if found.changes and not was else ""
+    output.line(f"{state} {output.short_path(found.path)}{changed}")
+    for text in found.review:
+        output.line(f"  {text}")
 
 
 def _accept(arguments: argparse.Namespace, output: Output) -> None:
@@ -49,7 +85,7 @@ def _print_review(arguments: argparse.Namespace, output: Output) -> None:
             version = f" (version {standing.accepted_version} → {standing.version})"
         output.line(f"{output.style(standing.tool_id, 'bold')}  {output.style(state, colour)}{version}")
         for flag in standing.flags:
-            output.line(f"    {output.style(f'flag:{flag.kind}', 'red')} {flag.reason}: {flag.excerpt}")
+            output.line(f"    {output.style(f'flag:{flag.kind}', 'red')} {one_line(f'{flag.reason}: {flag.excerpt}')}")
     waiting = sum(standing.state != "accepted" for standing in review.standings)
     flagged = sum(bool(standing.flags) for standing in review.standings)
     output.note(f"{review.tools:,} tools: {waiting} to accept, {flagged} flagged")

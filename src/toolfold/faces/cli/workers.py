@@ -48,7 +48,7 @@ class _Worker(Struct, frozen=True):
         as a signal to stop would; by force where that fails."""
         with suppress(OSError):  # it is gone already
             self._channel.send(b"+")
-        end_s = _end_after_s(settings)
+        end_s = settings.limits.drain_s + _END_S
         threading.Thread(target=self._watch, args=(end_s,), daemon=True, name="toolfold-supervisor").start()
 
     def _watch(self, end_s: float) -> None:
@@ -88,20 +88,16 @@ def _supervise(address: str, count: int, settings: Settings, output: Output) -> 
         return asyncio.run(_Supervisor(bound, count, settings).run(lambda: output.note(f"serving on {url}")))
 
 
-def _end_after_s(settings: Settings) -> float:
-    """How long a worker may take to end after a signal."""
-    return float(getattr(settings.limits, "drain_s", 30.0)) + _END_S
-
-
 class _Supervisor:
     """The workers of one socket."""
 
     def __init__(self, bound: socket.socket, count: int, settings: Settings) -> None:
         self._bound = bound
         self._count = count
-        self._end_s = _end_after_s(settings)
+        # How long a worker may take to end after a signal.
+        self._end_s = settings.limits.drain_s + _END_S
         # What one worker stores, another may be asked for.
-        shares = getattr(settings.outputs, "shared", "") == "auto"
+        shares = settings.outputs.shared == "auto"
         self._environ = {**os.environ, **({"TOOLFOLD_OUTPUTS__SHARED": "store"} if shares else {})}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._stop = asyncio.Event()
