@@ -18,6 +18,9 @@ def _open_streams() -> None:
     """Opens the standard streams that whoever started this closed: the next file to be opened would take their place,
     and be written to as one of them. What the terminal's encoding cannot say is spelt out."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        if descriptor == 1:  # to be read alone: who prints to a closed stream is told, as by a full disk
+            os.close(descriptor)
+            descriptor = os.open(os.devnull, os.O_RDONLY)
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
     # Python has none for a descriptor that was closed when it started.

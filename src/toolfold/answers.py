@@ -4,7 +4,7 @@
 `disclosure` fills them in. Above: every stage that shows tools.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from msgspec import Raw
@@ -69,6 +69,8 @@ class ToolPage(TypedDict):
     category_path: list[str]
     results: list[ToolHit]
     next_cursor: str | None
+    expanded: NotRequired[Mapping[str, Sequence[str]]]
+    """What the first hits take, where lines tell it whole, by id: such a tool counts as expanded."""
     note: NotRequired[str]
     may_be_old: NotRequired[str]
 
@@ -96,7 +98,18 @@ class Doubts(TypedDict):
     """Why this may not be what the server lists now."""
 
 
-class ExpandedTool(Doubts):
+class LeafNotes(TypedDict, total=False):
+    """What is told of a resource, a template or a prompt, and of no tool."""
+
+    kind: str
+    address: str
+    """Where a client of MCP reads it: `resources/read` of this, or `prompts/get` of it."""
+    how_to_read: str
+    media_type: str
+    size: int
+
+
+class ExpandedTool(Doubts, LeafNotes):
     """`Gateway.expand_tool`: the whole of one tool. Schemas are JSON as the server sent it."""
 
     tool_id: str

@@ -2,7 +2,8 @@
 
     ToolfoldError
     ├── ConfigError            a setting is missing, unknown or of the wrong kind
-    │   └── SecretNotFound     a secret that the configuration names is not there
+    │   ├── SecretNotFound     a secret that the configuration names is not there
+    │   └── NotAccepted        a configuration came with a folder, and the person has not accepted it
     ├── UpstreamError          a tool server did not do what was asked
     │   ├── ServerUnavailable  it could not be started or reached
     │   │   └── SignInRequired somebody has to sign in to it first
@@ -50,7 +51,7 @@ nothing catches `Exception`.
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 INTERNAL_ERROR = "INTERNAL_ERROR"
 """The code of a bug: what went wrong is in the log, and has no class here."""
@@ -60,7 +61,8 @@ class ToolfoldError(Exception):
     """The root. `code` is stable and for programs; the rest is for whoever reads it, person or model."""
 
     code: ClassVar[str] = "TOOLFOLD_ERROR"
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
+    done = False  # whether a tool did its work all the same, and only its result is lost
 
     def __init__(self, message: str, *, hints: Sequence[Any] = (), next_action: str = "") -> None:
         super().__init__(message)
@@ -74,7 +76,19 @@ class ToolfoldError(Exception):
             "message": self.message,
             "hints": list(self.hints),
             "next_action": self.next_action,
+            **({"done": True} if self.done else {}),
         }
+
+    def after_work(self) -> Self:
+        """The same for the result of a call that was made. Whoever takes it for one that was not might pay twice."""
+        if not self.done:
+            self.done = True
+            self.exit_code = StoreError.exit_code if self.exit_code == CatalogueError.exit_code else self.exit_code
+            self.message = f"the tool has done its work, and its result is lost: {self.message}"
+            self.args = (self.message,)
+            first = "do not simply repeat the call: find out first what it did"
+            self.next_action = f"{first}. For later calls: {self.next_action}" if self.next_action else first
+        return self
 
 
 class ConfigError(ToolfoldError):
@@ -84,6 +98,13 @@ class ConfigError(ToolfoldError):
 
 class SecretNotFound(ConfigError):
     code = "SECRET_NOT_FOUND"
+
+
+class NotAccepted(ConfigError):
+    """`file` is what is known of it, filled in by whoever found it."""
+
+    code = "CONFIG_NOT_ACCEPTED"
+    file: Any = None
 
 
 class UpstreamError(ToolfoldError):
@@ -118,14 +139,16 @@ class SignInRequired(ServerUnavailable):
         super().__init__(message, server=server, hints=hints, next_action=next_action)
 
     @classmethod
-    def of(cls, server: str, caller: str, reason: str) -> "SignInRequired":
-        action = f"Run: {cls.command(server, caller)}"
+    def of(cls, server: str, caller: str, reason: str, *, header: str = "") -> "SignInRequired":
+        action = f"Run: {cls.command(server, caller, header=header)}"
         return cls(f"{server} {cls.phrase}: {reason}", server=server, next_action=action)
 
     @staticmethod
-    def command(server: str, caller: str = "") -> str:
-        """What to type. A caller's name may come from a token, and hold what a shell acts upon."""
-        return shlex.join(("toolfold", "login", server, *(("--as", caller) if caller else ())))
+    def command(server: str, caller: str = "", *, header: str = "") -> str:
+        """What to type; `header`: that of a key. A caller's name may come from a token, and hold what a shell acts
+        upon."""
+        options = (*(("--header", header) if header else ()), *(("--as", caller) if caller else ()))
+        return shlex.join(("toolfold", "login", server, *options))
 
 
 class ServerClosed(UpstreamError):

@@ -5,7 +5,6 @@ imported then, so that a command which only reads the catalogue opens no server 
 side. What a part does is written in its stage; here stands which parts there are, and how they meet.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from functools import cached_property, partial, update_wrapper
@@ -29,7 +28,7 @@ from toolfold.policy.view import CatalogueView
 from toolfold.scripts import kept_scripts
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
-from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
+from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, ServerState, Tool, ToolCall
 from toolfold.upstream.initial_build import InitialBuild
 from toolfold.upstream.refresh import UpstreamManager, upstream_of
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from toolfold.audit.redaction import Redactor
     from toolfold.audit.savings import Savings
     from toolfold.calls import Handler
+    from toolfold.calls.leaves import Leaves
     from toolfold.calls.toolbox import Programs
     from toolfold.catalogue.build import Build
     from toolfold.disclosure.describer import Describer
@@ -102,8 +102,8 @@ class Gateway:
 
         self.settings = self._resources.enter_context(self._given.with_state(shared=not self._given_upstreams))
         _ = self.tracing  # where it is on and cannot be, that is said before anything starts, not call by call
-        store = self._given_store if self._given_store is not None else open_store(self.settings, self._create)
-        self._store = await self._resources.enter_async_context(store)
+        store = self._given_store
+        self._store = await self._resources.enter_async_context(store or open_store(self.settings, self._create))
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -114,9 +114,8 @@ class Gateway:
         closing, self._resources = self._resources, AsyncExitStack()
         try:
             async with closing:  # it closes in reverse, and what it holds already is the store
-                for part in [self.__dict__.get(name) for name in reversed(_CLOSING_ORDER.split())]:
-                    if part is not None:
-                        closing.push_async_callback(part.aclose)
+                for part in filter(None, map(self.__dict__.get, reversed(_CLOSING_ORDER.split()))):
+                    closing.push_async_callback(part.aclose)
         finally:
             self._store = None
             for name in [name for name, part in vars(Gateway).items() if isinstance(part, cached_property)]:
@@ -179,7 +178,7 @@ class Gateway:
         """Removes what the configuration keeps secret, and what was looked up for servers since."""
         from toolfold.audit.redaction import Redactor
 
-        return Redactor(self.settings, os.environ.items(), self.upstreams.secrets)
+        return Redactor(self.settings, looked_up=self.upstreams.secrets)
 
     @cached_property
     def tracing(self) -> "Tracing | None":
@@ -230,6 +229,7 @@ class Gateway:
                 authorizer.check,
                 self.outputs.references.check,  # before validation: a schema describes the values, not references
                 ArgumentValidator(authorizer.renew),
+                self.leaves.check,  # with the arguments as they will be sent
                 confirm(self.access.requires_confirmation, self.redactor.printable_arguments),
                 authorizer.recheck,  # after a person was asked, who may take their time
                 answer_toolbox(self.access.view, self.describer),
@@ -242,6 +242,13 @@ class Gateway:
             observer=self.call_recorder,
         )
         return pipeline if self.tracing is None else self.tracing.wrap(pipeline)
+
+    @cached_property
+    def leaves(self) -> "Leaves":
+        """Resources, templates and prompts of all servers, in the protocol's own words."""
+        from toolfold.calls.leaves import Leaves
+
+        return Leaves(self.catalogue, self.access, lambda: self.calls, self.initial_build.wait, self.upstreams)
 
     @cached_property
     def programs(self) -> "Programs":
@@ -298,7 +305,7 @@ class Gateway:
         """Takes over what can change while it is open: only servers that changed are started anew, and calls under way
         end by themselves. Gives the names of what else differs: it needs a gateway opened anew."""
         self.settings, rest = self.settings.adopt(settings)
-        self.redactor.learn(settings, os.environ.items())
+        self.redactor.learn(settings)
         self.trust.reconfigure(self.settings.trust)
         self.outputs.large_results.reconfigure(self.settings.limits, self.settings.rules)
         self.access.reconfigure(self.settings)
@@ -338,16 +345,14 @@ class Gateway:
 
     async def _built_view(self, caller: Caller) -> CatalogueView:
         await self.initial_build.wait()
-        return self.view(caller)
+        return await self.view(caller).settled()
 
     async def _step(self, name: StepName, caller: Caller, operation: Operation[A], **question: Any) -> StepResult[A]:
         """Runs a step in its caller's view, and counts, traces and records it."""
-        view = self.view(caller)
 
         async def work() -> StepResult[A]:
             with self.metrics.step(name):
-                await self.initial_build.wait()
-                return await operation(view)
+                return await operation(await self._built_view(caller))
 
         with self.tracing.step(name, caller, **question) if self.tracing else nullcontext():
             return await self.audit_log.record(name, caller, work, **question)
@@ -371,8 +376,7 @@ class Gateway:
                 hits = await self.search.list_matching(view, query, path, tags=tags, limit=limit, cursor=cursor)
                 return StepResult.of_hits(await view.dated(render_list_page(hits)), hits)
             page = await view.catalogue.list(path, tags=tags, limit=limit, cursor=cursor)
-            answer = await view.dated(render_listing(page))
-            return StepResult(answer=answer, tool_ids=tuple(tool.tool_id for tool in page.tools))
+            return StepResult(answer=await view.dated(render_listing(page)), tool_ids=page.tool_ids)
 
         return (await self._step("list", caller, operation, query=query, path=path)).answer
 
@@ -384,20 +388,22 @@ class Gateway:
         limit: int = 5,
         cursor: str | None = None,
         caller: Caller = LOCAL,
+        sure: bool = False,
+        expand: bool = False,
     ) -> ToolPage:
-        """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
-        return (await self._search_tools(query, as_path(category_path), limit, cursor, caller)).answer
+        """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything.
 
-    async def _search_tools(
-        self, query: str, path: Path, limit: int, cursor: str | None, caller: Caller, *, sure: bool = False
-    ) -> StepResult[ToolPage]:
-        query = replace_surrogates(query)
+        With `sure` the nearest of few tools are no answer. With `expand` the first hits come with what they take, where
+        a few lines tell it whole: to this caller they are expanded.
+        """
+        query, path = replace_surrogates(query), as_path(category_path)
 
         async def operation(view: CatalogueView) -> StepResult[ToolPage]:
             page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor, sure=sure)
-            return StepResult.of_hits(await view.dated(render_tool_page(page)), page)
+            expanded = self.expansions.of_hits(caller, page) if expand else {}
+            return StepResult.of_hits(await view.dated(render_tool_page(page, expanded)), page, expanded)
 
-        return await self._step("search", caller, operation, query=query, path=path)
+        return (await self._step("search", caller, operation, query=query, path=path)).answer
 
     async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> NodePage:
         """Categories for a request, the best first."""
@@ -405,8 +411,7 @@ class Gateway:
 
         async def operation(view: CatalogueView) -> StepResult[NodePage]:
             page = await self.search.search_nodes(view, query, limit=limit)
-            answer = await view.dated(render_node_page(page))
-            return StepResult(answer=answer, paths=page.paths, confidence=page.confidences)
+            return StepResult.of_nodes(await view.dated(render_node_page(page)), page)
 
         return (await self._step("nodes", caller, operation, query=query)).answer
 
@@ -457,8 +462,8 @@ class Gateway:
     ) -> Sequence[ToolDescriptor]:
         """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
         # A descriptor says nothing of how well its tool fits.
-        hits = await self._search_tools(query, as_path(category_path), limit, None, caller, sure=True)
-        return await self.describer.available(self.view(caller), hits.answer["results"])
+        page = await self.search_tool_by_category(query, category_path, limit=limit, caller=caller, sure=True)
+        return await self.describer.available(self.view(caller), page["results"])
 
     async def inventory(self, *, caller: Caller = LOCAL) -> "Mapping[str, Sequence[str]]":
         """The names of all tools by server."""
@@ -562,9 +567,9 @@ class Gateway:
     async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
         """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""
         self._settle()
-        gauges = {"tools_held": len(self.trust.latest.held), **self.audit_log.gauges()}
-        latest, servers = await self.view(caller).catalogue.generations(), await self.access.whole_servers(caller)
-        return self.metrics.render(latest[-1:], gauges, servers)
+        latest, own = await self.view(caller).catalogue.generations(), await self.access.whole_servers(caller)
+        held = {"tools_held": len(self.trust.latest.held)}
+        return self.metrics.render(latest[-1:], {**held, **self.audit_log.gauges()}, own)
 
 
 class BlockingGateway(LoopThread):

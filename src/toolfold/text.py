@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 # An escaped pair of surrogates, half of one, any other escape: only halves are no characters.
 _ESCAPES = re.compile(
@@ -45,6 +46,33 @@ def printable(text: str, limit: int) -> str:
     kept = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:limit])
     hidden = len(text) - limit
     return kept if hidden <= 0 else f"{kept} … ({hidden:,} more characters are not shown)"
+
+
+def text_of(content: Iterable[dict[str, Any]], *, labelled: bool = False) -> str:
+    """The text of a result's blocks, text resources among them, one after the other; where there is none, the addresses
+    of links. With `labelled`, what is no text stands there by its kind, type and address."""
+    blocks = list(content)
+    texts = [_block_text(block) for block in blocks]
+    if labelled:
+        return "\n".join(_label(block) if text is None else text for block, text in zip(blocks, texts, strict=True))
+    links = [str(block.get("uri", "")) for block in blocks if block.get("type") == "resource_link"]
+    return "\n".join([text for text in texts if text is not None] or links)
+
+
+def _block_text(block: dict[str, Any]) -> str | None:
+    holder = block.get("resource") if block.get("type") == "resource" else block
+    text = holder.get("text") if isinstance(holder, dict) else None
+    if block.get("type") == "text" and not isinstance(text, str):
+        return ""
+    return text if isinstance(text, str) else None
+
+
+def _label(block: dict[str, Any]) -> str:
+    resource = block.get("resource")
+    about = resource if isinstance(resource, dict) else block
+    media = truncate(str(about.get("mimeType") or ""), 100)
+    details = (block.get("type", "content"), media, about.get("uri") or about.get("name"))
+    return f"[{' '.join(str(detail) for detail in details if detail)}]"
 
 
 def replace_surrogates(text: str) -> str:

@@ -11,6 +11,7 @@ from msgspec import DecodeError, Meta, Raw, Struct, field
 from msgspec.json import decode, encode
 
 from toolfold.redaction import redact
+from toolfold.text import printable, text_of
 
 # Where a node stands in the ontology, from the root: `("Storage", "Buckets")`. `()` is the root.
 Path = tuple[str, ...]
@@ -18,11 +19,14 @@ Path = tuple[str, ...]
 # How a server is reached.
 Transport = Literal["stdio", "http", "openapi", "functions"]
 
+# What a leaf of the tree is. A template makes the addresses of resources out of values.
+Kind = Literal["tool", "resource", "template", "prompt"]
+
 # MCP 2026-07-28 (no handshake) or the handshake versions before it.
 Era = Literal["modern", "legacy"]
 
 # Where an upstream stands. `idle`: not opened yet, or closed on purpose.
-Status = Literal["idle", "connecting", "ready", "failed", "disabled", "needs sign-in"]
+Status = Literal["idle", "connecting", "ready", "failed", "disabled", "needs sign-in", "not accepted"]
 
 EMPTY_OBJECT = Raw(b"{}")
 
@@ -102,15 +106,26 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         names = set(self.__struct_fields__) - self.HOW_LONG
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
+    def mark(self) -> bytes:
+        """Of how it is reached. What may take how long does not change what it lists."""
+        from hashlib import blake2b
+
+        plain = ServerSpec(name=self.name, transport=self.transport)
+        fields = [name for name in self.__struct_fields__ if name not in self.HOW_LONG]
+        # Without defaults: a new kind of setting makes no server another one.
+        reached = {name: value for name in fields if (value := getattr(self, name)) != getattr(plain, name)}
+        return blake2b(encode([self.transport, reached]), digest_size=16).digest()
+
     def other_issuer(self, *issuers: str) -> str:
         """The issuer that the configuration names, where it is none of these; else nothing."""
         named = self.oauth.issuer if self.oauth is not None else ""
         return named if named.rstrip("/") not in {one.rstrip("/") for one in issuers} else ""
 
     def shown(self) -> str:
-        """What a person may see of it: the command or address, never `env` or `headers`."""
+        """What a person may see of it on one line: the command or address, never `env` or `headers`."""
         text = " ".join((self.command, *self.args)) if self.transport == "stdio" else self.url or self.document
-        return redact(text, self.secrets)
+        masked = redact(text, self.secrets)
+        return printable(masked, len(masked))
 
     def __repr__(self) -> str:
         parts = (f"{key}={value!r}" for key, value in self.__rich_repr__())
@@ -136,7 +151,8 @@ class _Named(Struct):
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):
-    """A tool as its server sent it: the whole object undecoded, and the few fields that every stage reads."""
+    """A tool as its server sent it: the whole object undecoded, and the few fields that every stage reads. A resource,
+    a template and a prompt are leaves like tools: of another `kind`, and called to be read."""
 
     name: str
     raw: Raw
@@ -147,6 +163,19 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     annotations: Annotations = Annotations()
     original: Raw | None = None
     """The whole object as its server sent it, where the owner's rules changed it: `raw` is then what callers see."""
+    kind: Kind = "tool"
+    address: str = ""
+    """What its server reads it by, where it is no tool: the URI, the URI template, the prompt's name."""
+
+    @property
+    def key(self) -> str:
+        """What no other leaf of its server has."""
+        return self.name if self.kind == "tool" else f"{self.kind}:{self.address}"
+
+    @property
+    def sent_key(self) -> str:
+        """The same by what its server calls it."""
+        return self.sent_name if self.kind == "tool" else self.key
 
     @property
     def sent(self) -> Raw:
@@ -171,7 +200,7 @@ class ServerInfo(Struct, frozen=True, kw_only=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """All tools of one server at one moment: what the catalogue is built from."""
+    """All leaves of one server at one moment: what the catalogue is built from."""
 
     server: str
     tools: tuple[ToolDefinition, ...]
@@ -181,6 +210,10 @@ class Listing(Struct, frozen=True, kw_only=True):
     """What was wrong with the answer and how it was read all the same, one sentence each."""
     hidden: tuple[str, ...] = ()
     """The ids of tools that it lists and the owner hides."""
+
+    @property
+    def tool_count(self) -> int:
+        return sum(tool.kind == "tool" for tool in self.tools)
 
 
 class ServerState(Struct, frozen=True, kw_only=True):
@@ -225,6 +258,10 @@ class Tool(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.definition.name
+
+    @property
+    def kind(self) -> Kind:
+        return self.definition.kind
 
 
 class Node(Struct, frozen=True, kw_only=True):
@@ -328,6 +365,9 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     """The exact JSON object that is validated and sent."""
     expect_version: int | None = None
     """The version that the caller knows; a tool that changed since is not called."""
+    method: str = ""
+    """Of a leaf that is no tool: the request of the protocol to make, with `arguments` as its parameters, whose result
+    is then the outcome. Empty: it is called as a tool, and its result is that of one."""
 
 
 class CallContext(Struct, frozen=True, kw_only=True):
@@ -434,11 +474,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
         their kind."""
         whole = self.json()
         blocks = _blocks(whole)
-        parts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
-        if not parts and whole.get("structuredContent") is not None:
-            parts.append(encode(whole["structuredContent"]).decode())
-        parts += [_block_label(block) for block in blocks if block.get("type") != "text"]
-        return "\n".join(parts)
+        structured = whole.get("structuredContent")
+        said = [] if structured is None or text_of(blocks) else [encode(structured).decode()]
+        return "\n".join(filter(None, (*said, text_of(blocks, labelled=True))))
 
     @property
     def data(self) -> Any:
@@ -450,7 +488,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
             wrapped = isinstance(data, dict) and data.keys() == {"result"} and isinstance(data["result"], list)
             return data["result"] if wrapped else data
         try:
-            return decode("\n".join(str(block.get("text")) for block in _blocks(whole) if block.get("type") == "text"))
+            blocks = _blocks(whole)
+            return decode(text_of([block for block in blocks if block.get("type") == "text"] or blocks))
         except (DecodeError, RecursionError):
             return None
 
@@ -458,8 +497,3 @@ class Outcome(Struct, frozen=True, kw_only=True):
 def _blocks(result: dict[str, Any]) -> list[dict[str, Any]]:
     content = result.get("content")
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-
-
-def _block_label(block: dict[str, Any]) -> str:
-    about = block.get("uri") or block.get("name") or block.get("mimeType") or ""
-    return f"[{block.get('type', 'content')} {about}]".replace(" ]", "]")

@@ -9,20 +9,28 @@ import pytest
 from msgspec import Raw
 from output_scene import Scene, run, text_result, texts
 
+from toolfold.faces.mcp_server.leaf_requests import LeafRequests
+from toolfold.faces.mcp_server.leaf_watch import LeafWatch
 from toolfold.faces.mcp_server.surface_app import SurfaceApp
 from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.faces.surface.output_resources import OutputResources
 from toolfold.outputs.tool_output_definition import Mode
 from toolfold.types import LOCAL, Caller
-from toolfold.wire.serving import RpcError
+from toolfold.wire.serving import NotificationHub, RpcError
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 100
 BLOCK = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(PICTURE).decode()}
 
 
 async def asked(scene: Scene, method: str, uri: str = "", caller: Caller = LOCAL) -> dict[str, Any]:
-    params = Raw(json.dumps({"uri": uri} if uri else {}).encode())
-    result = json.loads(bytes(await OutputResources(scene.gateway).handle(method, params, caller)))
+    outputs = OutputResources(scene.gateway)
+    if method == "resources/list":
+        return {"resources": await outputs.listed(caller)}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": [outputs.template]}
+    if method == "resources/subscribe":
+        await LeafWatch(scene.gateway, NotificationHub()).watch(uri, caller)
+    result = json.loads(bytes(await outputs.read(Raw(json.dumps({"uri": uri}).encode()), caller)))
     assert isinstance(result, dict)
     return result
 
@@ -75,9 +83,14 @@ def test_15_06_a_text_is_a_resource_too_up_to_what_a_message_may_hold(tmp_path: 
 def test_15_06_an_app_offers_resources_only_where_it_has_them(tmp_path: Path) -> None:
     async def main() -> None:
         async with Scene(tmp_path) as scene:
-            with_them = SurfaceApp(DiscoverySurface(scene.gateway), resources=OutputResources(scene.gateway))
+            with_them = SurfaceApp(DiscoverySurface(scene.gateway), leaves=LeafRequests(scene.gateway))
             without = SurfaceApp(DiscoverySurface(scene.gateway))
-            assert (await with_them.about(LOCAL)).capabilities.keys() == {"tools", "resources"}
+            assert (await with_them.about(LOCAL)).capabilities.keys() == {
+                "tools",
+                "resources",
+                "prompts",
+                "completions",
+            }
             assert (await without.about(LOCAL)).capabilities.keys() == {"tools"}
             with_them.aclose()
             without.aclose()

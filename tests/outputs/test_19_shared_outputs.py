@@ -131,6 +131,7 @@ async def test_a_reference_leads_to_what_another_gateway_stored(address: str, sh
                     await found
 
 
+@pytest.mark.load
 async def test_a_hundred_callers_at_three_gateways_read_their_own_and_nobody_elses(
     address: str, shared: str, tmp_path: Path
 ) -> None:
@@ -211,7 +212,7 @@ async def test_a_killed_gateway_leaves_whole_outputs_readable_and_nothing_for_ev
             handle = await killed.ask(do="store", caller=1)
             await killed.kill()
         async with GatewayProcess(address, tmp_path / "half", shared=shared, lifetime_s=3.0) as killed:
-            killed.send(do="store", caller=2, size=10_000_000)
+            killed.send(do="store", caller=2, size=30_000_000)
             async with store_at(address) as store, asyncio.timeout(60):
                 while not await store.parts(shelf_of(caller(2)), CHUNKS if shared == "store" else 0):
                     pass  # it is being written then

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import fork_server
 from benchmarks import outputs as bench
 
 
 def run(tmp_path: Path, *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "toolfold", "--home", str(tmp_path / "home"), *arguments]
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    return fork_server.run(command, input=given, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
 
 
 @pytest.mark.requirement("O-13")

@@ -7,10 +7,10 @@ import pytest
 from extract_kit import ask, stored
 
 from toolfold.outputs.local import term_search
-from toolfold.outputs.local.answer import _parse_time_range
 from toolfold.outputs.local.request import Term, TermKind
 from toolfold.outputs.local.source import Source
 from toolfold.outputs.local.term_search import NgramFilter, estimate_counts, find_terms, find_terms_near
+from toolfold.outputs.local.time_filter import _parse_time_range
 
 FILLER = b"nothing to see in this line at all\n"
 

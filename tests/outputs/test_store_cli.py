@@ -3,13 +3,14 @@
 import base64
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from output_scene import SERVER
+
+import fork_server
 
 CONFIG = """
 [servers.large]
@@ -33,7 +34,7 @@ class Shell:
         self.environment = {**os.environ, "TOOLFOLD_HOME": str(folder / "home")}
 
     def run(self, *words: str, code: int = 0) -> str:
-        done = subprocess.run(
+        done = fork_server.run(
             [sys.executable, "-m", "toolfold", *words],
             cwd=self.folder,
             env=self.environment,
@@ -44,7 +45,7 @@ class Shell:
         )
         assert done.returncode == code, done.stdout + done.stderr
         self.said = done.stderr
-        return done.stdout
+        return str(done.stdout)
 
     def json(self, *words: str, code: int = 0) -> Any:
         return json.loads(self.run(*words, "--json", code=code))

@@ -12,6 +12,7 @@ from toolfold.faces.surface.auto import AutoSurface
 from toolfold.faces.surface.base import Surface
 from toolfold.faces.surface.results import error_dict, error_result
 from toolfold.gateway import BlockingGateway, Gateway
+from toolfold.text import text_of
 from toolfold.types import EMPTY_OBJECT, LOCAL, CallContext, Caller
 
 # Where tools come from. A gateway offers what the profile `auto` does.
@@ -28,10 +29,9 @@ class ToolResult(Struct, frozen=True):
     @property
     def text(self) -> str:
         """For a library that knows only text. Content that is no text is named by its kind and type."""
-        parts = [_block_text(block) for block in self.content]
-        if not parts and self.structured is not None:
+        if not self.content and self.structured is not None:
             return msgspec.json.encode(self.structured).decode()
-        return "\n".join(parts)
+        return text_of(self.content, labelled=True)
 
 
 class Toolkit:
@@ -80,14 +80,3 @@ def _raw_arguments(arguments: Any) -> Raw:
     except (TypeError, ValueError, RecursionError) as error:
         # A string is no object of arguments: the surface refuses it, and the model reads why.
         return Raw(msgspec.json.encode(f"not JSON: {type(error).__name__}"))
-
-
-def _block_text(block: dict[str, Any]) -> str:
-    if isinstance(block.get("text"), str):
-        return str(block["text"])
-    resource: Any = block.get("resource")
-    resource = resource if isinstance(resource, dict) else {}
-    if isinstance(resource.get("text"), str):
-        return str(resource["text"])
-    details = [block.get("type", "content"), block.get("mimeType"), block.get("uri") or resource.get("uri")]
-    return f"[{' '.join(str(detail) for detail in details if detail)}]"

@@ -125,6 +125,10 @@ class Agent:
                 _log.warning("%s", error.message)
         return summaries
 
+    def events(self, run: str) -> list[Event]:
+        """What is recorded of a run, in order. Raises `ConfigError` where there is none of that name."""
+        return load_record(self._file(run))
+
     async def _run(
         self, task: str, memory: RunMemory, definition: AgentDefinition, begun_with: str = ""
     ) -> AgentReport:

@@ -83,10 +83,10 @@ class _FunctionApp:
     async def left(self, caller: Caller) -> None:
         """No state is held for a client."""
 
-    async def watch_resource(self, uri: str) -> None:
+    async def watch_resource(self, uri: str, caller: Caller) -> None:
         raise RpcError(METHOD_NOT_FOUND, "this server has no resources")
 
-    async def unwatch_resource(self, uri: str) -> None:
+    async def unwatch_resource(self, uri: str, caller: Caller) -> None:
         """Nothing is watched."""
 
 

@@ -140,6 +140,13 @@ class OutputService:
             self._on_emptied(caller)
         return outputs
 
+    async def of(self, name: str | None) -> list[Stored]:
+        """The outputs of all sessions of a caller, or of everybody, the newest first."""
+        callers = {(one.name, one.session): one for one, _ in await asyncio.to_thread(self.store.held)}
+        callers |= {**self._holders, (LOCAL.name, LOCAL.session): LOCAL}
+        own = [caller for caller in callers.values() if name in (None, caller.name)]
+        return sorted([stored for caller in own for stored in await self(caller)], key=lambda one: -one.at)
+
     async def has_any(self, caller: Caller = LOCAL) -> bool:
         """Whether the session holds outputs."""
         try:

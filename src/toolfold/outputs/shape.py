@@ -18,7 +18,7 @@ from toolfold.outputs.json_path import format_path
 from toolfold.outputs.json_scan import BytesSource, JsonScanner
 from toolfold.text import replace_escaped_halves, truncate
 
-__all__ = ["OUTPUT_URI"]
+__all__ = ["OUTPUT_URI", "_describe_json"]
 
 # The resource under which an output can be read whole, before its handle.
 OUTPUT_URI = "toolfold://outputs/"

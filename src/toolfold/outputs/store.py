@@ -341,7 +341,7 @@ class Draft:
             return work()
         except FileNotFoundError as error:
             raise OutputError(
-                "the session ended while its result was being stored", next_action="call the tool again"
+                "the session ended while its result was being stored", next_action="keep the session open"
             ) from error
         except OSError as error:
             raise storage_full(error, str(self._folder.parent)) from error
@@ -390,11 +390,15 @@ def _create_folder(base: Path, *, persistent: bool = False) -> _SessionFolder:
     except OSError as error:
         if error.errno in DISK_FULL_ERRNOS:
             raise storage_full(error, str(base)) from error
-        raise OutputError(
-            f"no folder for stored results can be made in {base}: {os.strerror(error.errno or 0)}",
-            next_action="choose another folder with `outputs.directory`",
-        ) from error
+        raise _no_folder(base, error.errno) from error
     raise OutputFull(f"no folder for stored results stays in {base}", next_action="choose another folder")
+
+
+def _no_folder(base: Path, number: int | None) -> OutputError:
+    return OutputError(
+        f"no folder for stored results can be made in {base}: {os.strerror(number or 0)}",
+        next_action="choose another folder with `outputs.directory`",
+    )
 
 
 def _lock_mark(path: Path, persistent: bool) -> int | None:

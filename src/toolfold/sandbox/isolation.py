@@ -53,7 +53,9 @@ class _Isolation:
     def __init__(self, configuration: dict[str, Any]) -> None:
         self.problems: list[str] = []
         self.backend: str = configuration["backend"]
-        self.cgroups = cgroups.CgroupSet(f"toolfold-{os.getpid()}-", wanted=self.backend == "native")
+        # A group of a zygote that was killed may still be there when its number is given out again.
+        prefix = f"toolfold-{os.getpid()}-{os.urandom(4).hex()}-"
+        self.cgroups = cgroups.CgroupSet(prefix, wanted=self.backend == "native")
         self.memory_events: int | None = None
         self.readable = [] if self.backend == "unsafe" else readable_paths(configuration["readable"])
         self.uid: int | None = None

@@ -70,6 +70,7 @@ class StatusChannel:
         self._answered = True
         if self._pidfd is None:
             self._hang_up()
+            self._close_if_over()  # its end may have been seen before this
 
     def _read(self) -> None:
         messages = self._reader.read()

@@ -121,9 +121,11 @@ def _parse(source: str, name: str = "script.py") -> ast.Module:
             # The text goes in as a string: a coding line then means nothing.
             return ast.parse(source, name)
     except SyntaxError as error:
-        text = (error.text or "").strip()
+        # Not the error's own text: Python may take that from a file of this name in the working folder.
+        line = source.splitlines()[(error.lineno or 1) - 1 :][:1]
+        text = "".join(line).strip()
         raise ScriptError(
-            f"line {error.lineno}: {error.msg}" + (f": {text}" if text else ""),
+            f"{name}, line {error.lineno}: {error.msg}" + (f": {text}" if text else ""),
             hints=[{"line": error.lineno, "column": error.offset, "text": text}],
             next_action="correct the script and run it again",
         ) from None

@@ -279,7 +279,7 @@ class Execution:
             raise CallLimit(
                 f"the results of this script are over {self._settings.kept_bytes:,} bytes",
                 next_action="ask the tools for less, or do the work in several scripts",
-            )
+            ).after_work()
         self._results[number] = bytes(outcome.raw)
         return _encode({"id": number, "ref": number, "size": size})
 

@@ -64,10 +64,15 @@ class _KeptScript(Struct, frozen=True):
         """`None`: it was never locked. Raises `ScriptError`."""
         return Lock.load(_read_file(self.lock_path), self.lock_path.name) if self.lock_path.exists() else None
 
-    def read(self) -> str:
-        """Raises `ScriptError`."""
+    def text(self) -> str:
+        """What the file holds, be it Python or not. Raises `ScriptError`."""
         if not self.path.exists():
             raise ScriptError(f"there is no script {self.name!r}", next_action="see: toolfold scripts list")
+        return _read_file(self.path).decode("utf-8", "replace")
+
+    def read(self) -> str:
+        """Its text, which was checked. Raises `ScriptError`."""
+        self.text()
         return parse_script(_read_file(self.path), self.path.name)[0]
 
     def tool(self) -> FunctionTool:
@@ -160,7 +165,7 @@ class _KeptScripts:
                 try:
                     tools.append(_KeptScript(path).tool().definition)
                 except ToolfoldError as error:
-                    warnings.append(f"{path.name} is left out: {error.message}")
+                    warnings.append(f"{path.name} is left out: {error.message.removeprefix(f'{path.name}, ')}")
             return Listing(server=SERVER, tools=tuple(tools), info=ServerInfo(name=SERVER), warnings=tuple(warnings))
 
         return await run_in_thread(read)
@@ -191,7 +196,7 @@ def _result(result: ScriptResult) -> Raw:
     answer = result.answer
     texts = [result.stdout.rstrip("\n")] if result.stdout.strip() else []
     notes = [f"[warning: {warning}]" for warning in result.warnings]
-    if answer is not None or not (texts or notes):
+    if result.unsaid is not None or not (texts or notes):
         texts.append(answer if isinstance(answer, str) else msgspec.json.encode(answer).decode())
     body: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in (*texts, *notes)]}
     if isinstance(answer, (dict, list)):

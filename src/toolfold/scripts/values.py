@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from toolfold.types import Stored
@@ -163,3 +164,10 @@ class ScriptResult(Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """Whether the script came to its end."""
         return self.outcome == "finished" or (self.outcome == "exited" and not self.code)
+
+    @property
+    def unsaid(self) -> Any:
+        """The answer; `None` where it is the last thing that was printed, too: nobody needs it twice."""
+        texts = {str(self.answer), msgspec.json.encode(self.answer, enc_hook=str).decode()}
+        ends = tuple(f"\n{text.rstrip()}" for text in texts if text.strip())
+        return None if f"\n{self.stdout.rstrip()}".endswith(ends) else self.answer

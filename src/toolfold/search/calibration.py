@@ -89,6 +89,11 @@ def features(ranking: Ranking) -> dict[str, Numbers]:
     }
 
 
+def _bar_of(ranking: Ranking) -> float:
+    """The probability from which on a hit of this request fits."""
+    return _load_calibration(ranking.weights).bar(ranking.request)
+
+
 def judge(ranking: Ranking, *, alone: bool = False) -> list[tuple[float, bool]]:
     """For each hit the probability that it fits, and whether that is enough to offer it. Never rising.
 

@@ -8,6 +8,7 @@ this sentence, so a change here asks for new weights.
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +33,8 @@ MAX_PARAMETERS = 64
 MAX_DEPTH = 3
 # Characters of one description that are read; what stands behind is rarely about what a tool does.
 MAX_TEXT = 4000
+# Of the address of a resource: its folders and its name say what it is about.
+MAX_ADDRESS = 200
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -58,6 +61,8 @@ def document_of(tool: Tool, requests: tuple[str, ...] = ()) -> Document:
     definition = tool.definition
     title = definition.title if definition.title.lower() != definition.name.lower() else ""
     description = f"{title}. {definition.description}" if title else definition.description
+    if definition.kind in {"resource", "template"}:
+        description = f"{description} {unquote(definition.address[:MAX_ADDRESS])}".strip()
     return Document(
         tool_id=tool.tool_id,
         name=definition.name,
@@ -75,7 +80,7 @@ def document_of(tool: Tool, requests: tuple[str, ...] = ()) -> Document:
 
 def _twin_key(definition: ToolDefinition) -> str:
     """Tools that say nothing of themselves are nobody's twins."""
-    if not definition.description.strip():
+    if not definition.description.strip() or definition.kind != "tool":  # documents of one name are not one
         return ""
     own = (definition.name, definition.description, fingerprint(definition.input_schema))
     return hashlib.blake2b(msgspec.json.encode(own), digest_size=16).hexdigest()

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, StoreDamaged
 from toolfold.search.arrays import Mask
-from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
+from toolfold.search.calibration import RANKED_AT_LEAST, _bar_of, features, judge
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import WEIGHTS, Encoder, shared_encoder
 from toolfold.search.enrichment import Requests
@@ -121,6 +121,10 @@ class SearchIndex:
         scope = Scope(path=tuple(path), tags=tuple(tags), ids=ids, without=tuple(without), allowed=allowed)
         ranker, mask, ranking = self._ranking(query, scope, limit, learned=learned)
         return list(islice(_without_twins(ranker.snapshot, mask, _hits(ranker, ranking, allowed)), limit))
+
+    def threshold(self, query: str) -> float:
+        """The probability from which on a tool is offered for this request."""
+        return _bar_of(self._ranking(query, Scope(), 1)[2])
 
     def explain(
         self, query: str, *, without: Iterable[str] = (), limit: int = 10

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
 from toolfold.catalogue.cursor import AGAIN, Position, decode_cursor, encode_cursor, state_of, sum_of_tools
+from toolfold.catalogue.kinds import is_tool_id
 from toolfold.config.settings import Settings
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound, UnknownPath
 from toolfold.events import Event, Events
@@ -26,10 +27,12 @@ from toolfold.policy.view import CatalogueView
 from toolfold.search.enrichment import Enrichment, Requests
 from toolfold.search.names import Names
 from toolfold.storage.base import Snapshot, Store
-from toolfold.types import Hit, Node, NodeHit, Path, Tool
+from toolfold.types import Hit, Node, NodeHit, Path, Tool, Why
 
 if TYPE_CHECKING:
     from toolfold.search.index import SearchIndex
+
+__all__ = ["SearchService", "_shares"]
 
 log = logging.getLogger("toolfold.search")
 
@@ -63,6 +66,19 @@ _ASK_AGAIN = (
 _MAX_LISTED_NODES = 3
 # How much of an unknown id is read: it comes from a model and may be of any length.
 _MAX_ID_CHARS = 200
+
+
+def _shares(why: Why) -> dict[str, float]:
+    """What each signal has of a hit's score, in percent; one that speaks against it has nothing."""
+    from toolfold.search.ranker import LEXICAL_WEIGHT
+
+    parts = {
+        "words": LEXICAL_WEIGHT * max(why.lexical, 0.0),
+        "meaning": (1 - LEXICAL_WEIGHT) * max(why.dense, 0.0),
+        "learned": max(why.prior, 0.0),
+    }
+    total = sum(parts.values())
+    return {name: 100 * part / total if total else 0.0 for name, part in parts.items()}
 
 
 class _RankedTool(NamedTuple):
@@ -323,7 +339,7 @@ class SearchService:
 
     async def _tools(self, server: str = "") -> list[Tool]:
         async with self._catalogue.snapshot() as snapshot:
-            return await snapshot.tools(server=server or None)
+            return [tool for tool in await snapshot.tools(server=server or None) if tool.kind == "tool"]
 
     async def _open(self) -> "SearchIndex":
         if self._index is None:
@@ -358,6 +374,11 @@ class SearchService:
         return await asyncio.to_thread(
             index.search, query, path=path, tags=tags, ids=ids, allowed=allowed, limit=limit, learned=learned
         )
+
+    async def threshold(self, query: str) -> float:
+        """The probability from which on a tool is offered for a request."""
+        index = await self._open()
+        return await asyncio.to_thread(index.threshold, query)
 
     async def search_tools(
         self, view: CatalogueView, query: str, path: Path, *, limit: int, cursor: str | None, sure: bool = False
@@ -474,7 +495,9 @@ class SearchService:
         at it before it is called. Raises `ToolNotFound`, with `query` and the nearest candidates."""
         async with view.catalogue.snapshot() as snapshot:
             ids = None if server is None else [tool.tool_id for tool in await snapshot.tools(server=server)]
-            hits = await self.hits(view, query, (), ids=ids, limit=_MAX_HINTS, learned=False)
+            # A script calls functions: what else there is, it asks for by its id.
+            found = await self.hits(view, query, (), ids=ids, limit=_MAX_HITS, learned=False)
+            hits = [hit for hit in found if is_tool_id(hit.tool_id)][:_MAX_HINTS]
             if not _fits(hits) or hits[0].confidence < least:
                 hints = await self._hints(snapshot, hits or await self.hits(view, query, (), limit=_MAX_HINTS))
                 raise ToolNotFound(f"no tool fits {query[:200]!r}", query=query, hints=hints, next_action=_NEED_AGAIN)

@@ -46,6 +46,8 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     """The ids of tools that the owner hides."""
+    others: int = 0
+    """How many leaves it has that are no tools."""
 
 
 class Version(Struct, frozen=True, kw_only=True):
@@ -198,7 +200,8 @@ class Store(Protocol):
 
     async def wait_changed(self) -> None:
         """Returns soon after another gateway or process wrote to the store: at times for nothing, never too seldom, so
-        that whoever looks after each return misses nothing."""
+        that whoever looks after each return misses nothing. For one follower of a store: the rest of a gateway listens
+        to its event `store.changed`."""
 
     async def put_part(self, shelf: str, name: str, part: int, value: bytes, *, for_s: float) -> bool:
         """Writes one part of what is kept on a shelf under a name, for so long from now. Part 0 begins it; another is

@@ -10,7 +10,7 @@ from msgspec.json import Decoder, Encoder
 from msgspec.structs import asdict
 
 from toolfold.storage.base import Generation, ServerRecord
-from toolfold.types import EMPTY_OBJECT, Annotations, Change, Node, Path, Tool, ToolDefinition
+from toolfold.types import EMPTY_OBJECT, Annotations, Change, Kind, Node, Path, Tool, ToolDefinition
 
 _NULL = Raw(b"null")
 # The first byte of a blob says how the rest is to be read. Stored files depend on both.
@@ -46,6 +46,8 @@ class _Fields(Struct, array_like=True):
     output_schema: str | None
     hints: _Claims
     original: str | None = None
+    kind: Kind = "tool"
+    address: str = ""
 
 
 _NO_HINTS = _Hints()
@@ -97,6 +99,8 @@ def encode_definition(definition: ToolDefinition) -> bytes:
             output_schema=None if definition.output_schema is None else _text(definition.output_schema),
             hints=(claims.read_only, claims.destructive, claims.idempotent, claims.open_world),
             original=None if definition.original is None else _text(definition.original),
+            kind=definition.kind,
+            address=definition.address,
         )
     )
 
@@ -114,6 +118,8 @@ def decode_definition(blob: bytes) -> ToolDefinition:
         output_schema=None if fields.output_schema is None else _raw(fields.output_schema),
         annotations=_annotations(fields.hints),
         original=None if fields.original is None else _raw(fields.original),
+        kind=fields.kind,
+        address=fields.address,
     )
 
 

@@ -1,6 +1,7 @@
 """Logs for people and machines: what happens while a gateway serves, told as sentences, and any log as JSON lines.
 
-JSON is off unless the configuration says `telemetry.logs = "json"`, or `toolfold serve --log json` does.
+JSON is off unless the configuration says `telemetry.logs = "json"`, or `toolfold serve --log json` does. Whatever the
+form, no line holds a secret that is known, and libraries do not tell every byte that they send.
 """
 
 import logging
@@ -13,9 +14,10 @@ import msgspec
 
 from toolfold.errors import SignInRequired
 from toolfold.events import Event, Events
+from toolfold.redaction import redact
 from toolfold.text import truncate
 
-__all__ = ["EventLog", "level_of", "log_as_json"]
+__all__ = ["EventLog", "level_of", "log_as_json", "log_handler"]
 
 log = logging.getLogger("toolfold.serve")
 
@@ -39,6 +41,30 @@ class _JsonLines(logging.Formatter):
         return msgspec.json.encode(entry, enc_hook=str).decode()
 
 
+class _Masked(logging.Formatter):
+    """What another formatter writes, without the secrets that are known."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(self._inner.format(record), ())
+
+
+def _is_ours_or_matters(record: logging.LogRecord) -> bool:
+    """The details of libraries hold whole requests and answers, with tokens that nobody has learned of yet."""
+    return record.levelno >= logging.INFO or record.name.partition(".")[0] == "toolfold"
+
+
+def log_handler(formatter: logging.Formatter, stream: TextIO | None = None) -> logging.Handler:
+    """Writes to `stream`, or stderr, what may be told at any level."""
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(_Masked(formatter))
+    handler.addFilter(_is_ours_or_matters)
+    return handler
+
+
 def level_of(verbose: int) -> int:
     """What is worth telling: `-v` and `-vv` say more, as they do without JSON."""
     return (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
@@ -46,10 +72,8 @@ def level_of(verbose: int) -> int:
 
 def log_as_json(level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Sends the logs of the whole process to `stream`, or stderr, as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_JsonLines())
     # Forced: a program around us may have set up its own handlers before.
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[log_handler(_JsonLines(), stream)], force=True)
 
 
 _Told = tuple[int, str]

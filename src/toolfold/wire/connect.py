@@ -11,7 +11,7 @@ from toolfold.types import Era
 from toolfold.wire.connection import Connection
 from toolfold.wire.dispatcher import Dispatcher
 from toolfold.wire.negotiation import NegotiationPlan, negotiate
-from toolfold.wire.stdio import STDERR_LINES, StdioTransport, stderr_suffix
+from toolfold.wire.stdio import STDERR_LINES, StdioTransport, _said, stderr_suffix
 from toolfold.wire.types import Handlers, HttpTarget, StdioTarget, Target, WireOptions
 
 _DEFAULT_OPTIONS = WireOptions()
@@ -43,7 +43,7 @@ async def connect(
         raise ServerTimeout(
             f"the server was not ready within {options.start_timeout_s:g} seconds"
             f"{stderr_suffix(last_words) or ' and wrote nothing about it'}",
-            hints=tuple(last_words),
+            hints=_said(last_words),
             next_action="start it by hand to see what it waits for, allow more time with `start_timeout_s`, or give it "
             "a variable that it lacks with `inherit_env`",
         ) from None

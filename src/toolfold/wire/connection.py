@@ -396,6 +396,11 @@ class _InputRequired(Struct):
     requestState: Raw = ABSENT  # noqa: N815 - as above
 
 
+def requires_input(result: Raw) -> bool:
+    """Whether a result asks for input in place of an answer."""
+    return _parse_input_required("the request", result) is not None
+
+
 def _may_require_input(result: Raw) -> bool:
     """Whether a result may ask for input, told without decoding it."""
     text = bytes(result)

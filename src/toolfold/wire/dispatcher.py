@@ -70,6 +70,10 @@ class PendingRequest(Struct, eq=False):
         if not self.future.done():
             self.future.set_exception(error)
 
+    def refuse(self, error: ToolfoldError) -> None:
+        """It was answered, and the answer cannot be had."""
+        self.fail(error.after_work() if self.method == "tools/call" else error)
+
     def takes_file(self, spill: Spill) -> bool:
         return self.on_spilled is not None and spill.is_file and spill.is_result
 
@@ -150,7 +154,7 @@ class Dispatcher:
             self.noise(repaired.noise)
         request = self.pending.get(repaired.broken) if repaired.broken is not None else None
         if request is not None:
-            request.fail(unreadable_answer(request.method, repaired.noise))
+            request.refuse(unreadable_answer(request.method, repaired.noise))
 
     def spilled(self, spill: Spill, reply: SendReply, within: PendingRequest | None = None) -> None:
         """A frame that went to a file. An answer is handed over so, if its request takes it; all else is read back."""
@@ -166,7 +170,7 @@ class Dispatcher:
             spill.close()
             self.noise(f"a message of {spill.size} bytes was skipped: {shorten(spill.head)}")
             if request is not None:
-                request.fail(spill.problem(request.method))
+                request.refuse(spill.problem(request.method))
 
     def receive_event(self, event: Event, reply: SendReply, within: PendingRequest | None = None) -> None:
         """The frame of one event of a stream, in memory or in a file."""
@@ -190,7 +194,7 @@ class Dispatcher:
         request = self._request_by_edges(edges)
         self.noise(f"a message of {edges.size} bytes was skipped: {shorten(edges.head)}")
         if request is not None:
-            request.fail(answer_too_large(request.method, edges.size, limit))
+            request.refuse(answer_too_large(request.method, edges.size, limit))
 
     def _answer(self, message: Envelope, within: PendingRequest | None) -> None:
         request = self._request_for(message, within)
@@ -201,7 +205,7 @@ class Dispatcher:
         elif message.result is not ABSENT:
             request.resolve(message.result)
         else:
-            request.fail(unreadable_answer(request.method, "an answer with neither result nor error"))
+            request.refuse(unreadable_answer(request.method, "an answer with neither result nor error"))
 
     def _stray(self, identifier: object) -> None:
         number = parse_number(identifier)
@@ -240,6 +244,15 @@ class Dispatcher:
         method, identifier = str(message.method), message.id
         if method == "ping":
             reply(jsonrpc.result_message(identifier, b"{}"))
+            return
+        own = self.pending.get(parse_number(identifier) or -1)
+        if own is not None and own.method == method:
+            own.fail(
+                ProtocolViolation(
+                    "it sends back what it is sent: this is no MCP server",
+                    next_action="Check the command and its arguments: run it by hand to see what it is.",
+                )
+            )
             return
         answer = self._answerer(method, within)
         if answer is None:

@@ -193,7 +193,8 @@ class _StreamableTransport(_HttpMessages, Transport):
         try:
             body = await read_message(response, self._options.max_frame_bytes, self._spill_policy)
         except BodyTooLarge:
-            raise answer_too_large(pending.method, 0, self._options.max_frame_bytes) from None
+            pending.refuse(answer_too_large(pending.method, 0, self._options.max_frame_bytes))
+            return
         if isinstance(body, bytes):
             self._dispatcher.receive(body, self.post, pending)
         else:
@@ -222,7 +223,7 @@ class _StreamableTransport(_HttpMessages, Transport):
                     last = event.id or last
                     retry_ms = event.retry_ms if event.retry_ms is not None else retry_ms
                     if event.oversized:
-                        pending.fail(answer_too_large(pending.method, 0, limit))
+                        pending.refuse(answer_too_large(pending.method, 0, limit))
                     self._dispatcher.receive_event(event, self.post, pending)
                     if pending.future.done() and linger.when() is None:
                         linger.reschedule(self._loop.time() + _LINGER_S)

@@ -42,10 +42,17 @@ def _is_foreign(record: logging.LogRecord) -> bool:
     return not _own_request.get()
 
 
+def _keep_quiet() -> None:
+    """In whatever program this runs: at DEBUG the layer below writes every header as it is, with its token."""
+    logging.getLogger("httpx2").addFilter(_is_foreign)
+    if logging.getLogger("httpcore2").level < logging.INFO:
+        logging.getLogger("httpcore2").setLevel(logging.INFO)
+
+
 @contextlib.contextmanager
 def quiet_log() -> Iterator[None]:
     """Keeps the requests that are made inside out of the client's own log."""
-    logging.getLogger("httpx2").addFilter(_is_foreign)
+    _keep_quiet()
     mark = _own_request.set(True)
     try:
         yield
@@ -70,7 +77,7 @@ class HttpClient:
     def __init__(self, target: HttpTarget, options: WireOptions) -> None:
         import httpx2
 
-        logging.getLogger("httpx2").addFilter(_is_foreign)
+        _keep_quiet()
         self._headers = _check_headers(target.headers)
         self._authorization = target.authorization
         try:
@@ -228,13 +235,11 @@ class HttpClient:
 
     def _by_status(self, status: int, said: str) -> UpstreamError:
         if status in {401, 403}:
-            signed_in = status == 403 and self._authorization is not None
-            return AccessRefused(
-                f"{self.origin} refused access (HTTP {status}){said}",
-                next_action="check what the account that signed in to this server may do there"
-                if signed_in
-                else 'set a valid token in `headers` of this server: Authorization = "Bearer ${TOKEN}"',
-            )
+            key = "store its key or token: toolfold login SERVER --header HEADER, the one it wants; or write it in"
+            action = f"{'check' if self._headers else key} `headers` of this server"
+            if status == 403 and self._authorization is not None:
+                action = "check what the account that signed in to this server may do there"
+            return AccessRefused(f"{self.origin} refused access (HTTP {status}){said}", next_action=action)
         if status in {429, 502, 503, 504}:
             return ServerUnavailable(
                 f"{self.origin} is not available now (HTTP {status})", next_action="try again in a while"

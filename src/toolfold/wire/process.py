@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -107,11 +108,13 @@ def _reaper() -> _ReaperClient:
 _INHERITED = (
     "HOME", "USER", "LOGNAME", "PATH", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP",
     "SSL_CERT_*", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH", "NIX_SSL_CERT_FILE", "AWS_CA_BUNDLE", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
     "*_PROXY", "*_proxy",
     "NODE_*", "NPM_*", "npm_config_*", "NVM_DIR", "NVM_BIN", "FNM_*", "VOLTA_*", "PNPM_*", "YARN_*", "BUN_*",
-    "DENO_*", "COREPACK_*", "UV_*", "PIP_*", "PIPX_*", "PYENV_*", "CONDA_*", "MISE_*", "ASDF_*", "JAVA_HOME", "GOPATH",
-    "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "GEM_HOME", "GEM_PATH", "DOTNET_*", "HOMEBREW_PREFIX", "NIX_PROFILES",
-    "DOCKER_*", "PODMAN_*", "CONTAINER_*", "BUILDKIT_*", "KUBECONFIG",
+    "DENO_*", "COREPACK_*", "UV_*", "PIP_*", "PIPX_*", "PYENV_*", "PYTHON*", "CONDA_*", "MISE_*", "ASDF_*", "JAVA_HOME",
+    "GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "GEM_HOME", "GEM_PATH", "DOTNET_*", "HOMEBREW_PREFIX",
+    "NIX_PROFILES", "DOCKER_*", "PODMAN_*", "CONTAINER_*", "BUILDKIT_*", "KUBECONFIG",
     "DISPLAY", "WAYLAND_*", "XAUTHORITY", "XDG_*", "DBUS_SESSION_BUS_ADDRESS", "BROWSER", "WSL*",
     "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "GNUPGHOME", "GIT_SSH", "GIT_SSH_COMMAND",
 )  # fmt: skip
@@ -228,6 +231,11 @@ def _find_command(target: StdioTarget, env: dict[str, str]) -> str:
     if target.cwd is not None and "/" in command and not Path(command).is_absolute():
         command = str(Path(target.cwd) / command)
     path = shutil.which(command, path=env.get("PATH"))
+    if path is None and Path(command).is_file():
+        raise ServerUnavailable(
+            f"the command {target.command!r} may not be executed",
+            next_action=f"chmod +x {shlex.quote(command)}; or start it with its interpreter, such as `python FILE`",
+        )
     if path is None:
         raise ServerUnavailable(
             f"the command {target.command!r} was not found",

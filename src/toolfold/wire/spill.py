@@ -175,5 +175,5 @@ def storage_full(error: OSError, directory: str) -> OutputFull:
     what = "there is no room to store the result" if error.errno in DISK_FULL_ERRNOS else "the result cannot be stored"
     return OutputFull(
         f"{what} in {directory}: {reason}",
-        next_action="ask the tool for less, make room there, or choose another folder with `outputs.directory`",
+        next_action="make room there, or choose another folder with `outputs.directory`",
     )

@@ -100,7 +100,9 @@ class StdioTransport(Transport):
     def _error_line(self, line: bytes) -> None:
         text = shorten(line)
         if text:
-            self._last_words.append(text)
+            # A line of a traceback that says where, and not what, is told apart by the space before it.
+            is_frame = line[:1].isspace() or text.startswith("Traceback (")
+            self._last_words.append(f" {text}" if is_frame else text)
             self._dispatcher.notify(self._dispatcher.handlers.on_stderr, line.decode("utf-8", "replace").rstrip("\r"))
 
     def _long_error_line(self, edges: Edges) -> None:
@@ -128,7 +130,7 @@ class StdioTransport(Transport):
         """What to raise for a request that the end of the server cut off."""
         return ServerClosed(
             f"the server went away during {doing}: {self._dispatcher.closed}{stderr_suffix(self._last_words)}",
-            hints=tuple(self._last_words),
+            hints=_said(self._last_words),
             next_action="look at its last words, then call again: it is started anew",
         )
 
@@ -155,7 +157,12 @@ class StdioTransport(Transport):
 
 
 def stderr_suffix(last_words: deque[str]) -> str:
-    return "; its last words: " + " | ".join(last_words) if last_words else ""
+    return "; its last words: " + " | ".join(_said(last_words)) if last_words else ""
+
+
+def _said(last_words: deque[str]) -> tuple[str, ...]:
+    """What a server said last: of a traceback the reason alone, since the whole of it is in its log."""
+    return tuple(text for text in last_words if text[0] != " ") or tuple(text.strip() for text in last_words)
 
 
 def _exit_reason(returncode: int | None) -> str:

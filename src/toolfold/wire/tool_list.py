@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolfold.errors import RemoteError
-from toolfold.text import cut_deep, printable
+from toolfold.text import cut_deep
 from toolfold.wire.dispatcher import unreadable_answer
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, METHOD_NOT_FOUND, parse_string
 from toolfold.wire.types import ToolList, WireOptions
@@ -75,8 +75,6 @@ class _Pages:
         if not tool.name:
             self.warnings.append("a tool without a name was left out")
             return
-        if tool.inputSchema is UNSET:
-            self.warnings.append(f"the tool '{printable(tool.name, 80)}' has no inputSchema")
         self.tools.append(entry)
 
     def result(self) -> ToolList:

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct, field
 
 from toolfold import __version__
 
-__all__ = ["ELICITATION_COMPLETE", "TOOLS_CHANGED"]
+__all__ = ["ELICITATION_COMPLETE", "PROMPTS_CHANGED", "RESOURCES_CHANGED", "TOOLS_CHANGED"]
 
 # The first version without a handshake, and the only one of that era so far.
 MODERN_VERSION = "2026-07-28"
@@ -22,6 +22,7 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 PROMPTS_CHANGED = "notifications/prompts/list_changed"
 RESOURCES_CHANGED = "notifications/resources/list_changed"
+LISTS_CHANGED = frozenset({TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED})
 
 # A time that never is up.
 NO_TIMEOUT = float("inf")

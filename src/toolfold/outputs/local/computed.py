@@ -6,6 +6,7 @@ request that is no query gets no statement. Above: `answer.py`. Below: `query.py
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from msgspec import Struct
@@ -33,6 +34,7 @@ from toolfold.outputs.local.records import (
 from toolfold.outputs.local.render import clip, take_fitting
 from toolfold.outputs.local.source import Offsets
 from toolfold.outputs.local.statements import LISTED, QUOTED, STATEMENTS, Selection, state_each
+from toolfold.outputs.local.suggestion import suggest
 
 # Without an operation, only documents up to this size are read for what the search finds as well.
 LOOKUP_BYTES = 2 << 20
@@ -156,14 +158,15 @@ def _refusal(
     asks: bool,
 ) -> Computed:
     problem = clip(problem, 160)
-    lines = (f"Nothing was computed: {problem}{'' if problem.endswith(('.', '?', '!')) else '.'}",)
+    why = f"Nothing was computed: {problem}{'' if problem.endswith(('.', '?', '!')) else '.'}"
     stopped_at = next((error.words for _, error in failed if error.words), "")
     if asks:
-        return Computed((*lines, _fields_line(sets)), refused=True, stopped_at=stopped_at)
+        ways = filter(None, (suggest(tokens, own) for own, _ in failed[:MAX_STATED]))
+        return Computed((" ".join([why, *islice(ways, 1)]), _fields_line(sets)), refused=True, stopped_at=stopped_at)
     unplaced = filter(None, (_only_unplaced(tokens, own, error.words) for own, error in failed))
     # A text with a table in it is mostly asked for something else.
     prose = index.structure is not None and index.structure.kind in {"markdown", "page"}
-    return Computed(() if prose else lines, stopped_at=stopped_at, unplaced=next(unplaced, ""))
+    return Computed(() if prose else (why,), stopped_at=stopped_at, unplaced=next(unplaced, ""))
 
 
 def _fields_line(sets: list[RecordSet]) -> str:

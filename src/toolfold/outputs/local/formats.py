@@ -169,10 +169,12 @@ def _detect_table(head: bytes) -> Format | None:
 
 def _detect_remarked(lines: list[str]) -> Format | None:
     """A table cut at tabs below remarks, the last of which with a tab names its columns."""
-    above = next((number for number, line in enumerate(lines) if line.strip() and line[0] != "#"), 0)
+    filled = [(number, line) for number, line in enumerate(lines) if line.strip()]
+    rows = [line.split("\t") for _, line in filled if line[0] != "#"]
+    above = next((number for number, line in filled if line[0] != "#"), 0)
     named = [line.lstrip("# ").split("\t") for line in lines[:above] if "\t" in line.strip()]
-    rows = [line.split("\t") for line in lines[above:] if line.strip() and line[0] != "#"]
-    if not named or len(rows) < 3 or not _are_column_names(header := tuple(map(str.strip, named[-1]))):
+    header = tuple(map(str.strip, named[-1])) if named else ()
+    if len(rows) < 3 or not header or not _are_column_names(header):
         return None
     fits = all(0 <= len(header) - len(row) < 2 for row in rows)
     return Format("table", delimiter="\t", header=header, header_lines=above, remarked=True) if fits else None

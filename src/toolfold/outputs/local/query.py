@@ -335,16 +335,18 @@ class _QueryParser:
         no_noun = grammar.FILLER | grammar.NO_NOUNS | stop_words("documents")
         if TEXT in self._records.fields or not word.isalpha() or word in no_noun:
             return False
-        words = {part for names in self._names.values() for part in names}
-        # What was done to each of them, as `shipped_at` says of shipments, is said of all.
-        full = {own for field, names in self._names.items() if self._is_full(field) for own in names}
-        # `returns` may be those with `returned`, and `home wins` are no homes.
-        done = {"paid"} if fold_word(word) == "payment" else {own for own in words if own.endswith("ed")}
-        done = (done & words) - full
-        alike = any(own == "paid" or (len(stem(own)) > 3 and word.startswith(stem(own))) for own in done)
         counted = self._query.operation == "count" and self._query.field
         rooted = Wanted.root_of(word) in self._records.roots
-        return not (alike or rooted or counted or fold_word(word) in words)
+        named = any(fold_word(word) in names for names in self._names.values())
+        return not (counted or rooted or named or self._may_be_done_to_some(word))
+
+    def _may_be_done_to_some(self, word: str) -> bool:
+        """`returns` may be those with `returned`, and `home wins` are no homes."""
+        words = {part for names in self._names.values() for part in names}
+        done = {"paid"} & words if fold_word(word) == "payment" else {own for own in words if own.endswith("ed")}
+        # What was done to each of them, as `shipped_at` says of shipments, is said of all.
+        done -= {own for field, names in self._names.items() if self._is_full(field) for own in names}
+        return any(own == "paid" or (len(stem(own)) > 3 and word.startswith(stem(own))) for own in done)
 
     def _is_full(self, field: str) -> bool:
         """Whether each record has a time there."""

@@ -379,28 +379,38 @@ def _events(index: DocumentIndex) -> Iterator[Record]:
 
 def _event(lines: list[str], number: int, start: int) -> Record:
     line = lines[0]
-    values: dict[str, Any] = {TEXT: "\n".join(own.removesuffix("\r") for own in lines)}
+    values: dict[str, Any] = {TEXT: "\n".join(own.removesuffix("\r") for own in lines), **_log_head(line)}
+    if match := ACCESS.match(line) or SYSLOG.match(line):
+        values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
+    for word, amount, unit in MEASURED.findall(line):
+        values.setdefault(f"{word.lower()} {unit}", amount)
+    return Record("", start, f"line {number}", _log_pairs(line) | values)
+
+
+def _log_head(line: str) -> dict[str, str]:
+    """What the first line of an event begins with: time, level, component."""
+    head = {}
     moment = find_moment(line[:LEVEL_REACH])
     if moment is not None:
-        values["time"] = moment.written
+        head["time"] = moment.written
     # Right behind the time, a level may be written in small letters.
     behind = line.partition(moment.written)[2] if moment is not None else ""
     if level := LEVEL_BEHIND.match(behind) or LEVEL.search(line[:LEVEL_REACH]):
-        values["level"] = level[level.lastindex or 0]
+        head["level"] = level[level.lastindex or 0]
     if component := COMPONENT.search(line[: LEVEL_REACH * 2]):
-        values["component"] = component[component.lastindex or 0]
-    if match := ACCESS.match(line) or SYSLOG.match(line):
-        values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
-    for word, number_, unit in MEASURED.findall(line):
-        values.setdefault(f"{word.lower()} {unit}", number_)
+        head["component"] = component[component.lastindex or 0]
+    return head
+
+
+def _log_pairs(line: str) -> dict[str, Any]:
+    """`key=value`, quoted or not; those with a unit are read elsewhere."""
     pairs: dict[str, Any] = {}
     for name, quoted, plain in PAIR.findall(line):
         # Of what is said twice it is not known which is meant.
         pairs[name] = [] if name in pairs else quoted or plain
-        if MEASURED_VALUE.fullmatch(plain):  # it is there with its unit
+        if MEASURED_VALUE.fullmatch(plain):
             del pairs[name]
-    values = pairs | values
-    return Record("", start, f"line {number}", values)
+    return pairs
 
 
 def _stanzas(index: DocumentIndex) -> Iterator[Record]:

@@ -14,8 +14,9 @@ from toolfold import errors
 from toolfold.errors import ToolFailed
 from toolfold.scripts.runtime.host_link import HostLink
 from toolfold.scripts.runtime.models import Models, Result, dump
-from toolfold.scripts.runtime.records import LazyResult, Record, Records, TextResult, text_of, wrap
+from toolfold.scripts.runtime.records import LazyResult, Record, Records, TextResult, wrap
 from toolfold.scripts.values import FieldSpec, ModelSpec, Need, ToolSpec, TypeSpec
+from toolfold.text import text_of
 
 # What a tool returned, as a script uses it: a model, a record or a text.
 

@@ -15,8 +15,9 @@ from typing import Annotated, Any, ClassVar, ForwardRef, Literal, Union
 from msgspec import UNSET
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, create_model
 
-from toolfold.scripts.runtime.records import LazyResult, Record, StoredOutput, text_of, wrap
+from toolfold.scripts.runtime.records import LazyResult, Record, StoredOutput, wrap
 from toolfold.scripts.values import FieldSpec, ModelSpec, TypeSpec
+from toolfold.text import text_of
 
 _PLAIN: dict[str, Any] = {"str": str, "int": int, "num": int | float, "bool": bool, "null": None, "any": Any}
 _WRAPPED = Annotated[Any, BeforeValidator(wrap)]

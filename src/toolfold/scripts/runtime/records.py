@@ -85,11 +85,6 @@ def wrap(value: Any) -> Any:
     return value
 
 
-def text_of(content: list[Any]) -> str:
-    """The text blocks of a result, one after the other."""
-    return "\n".join([block.get("text", "") for block in content if block.get("type") == "text"])
-
-
 class LazyResult:
     """A large result that is still with the host, loaded when the script looks into it. `size` is in bytes of JSON."""
 

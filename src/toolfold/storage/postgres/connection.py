@@ -47,7 +47,7 @@ _REFUSALS = (
 
 # Of PostgreSQL's codes: what they are to a person, and what to do. Others are told as they stand.
 _ERRORS: tuple[tuple[str, type[StoreError], str, str], ...] = (
-    ("53100 53200", StoreFull, "has no room left", "free some space there: the last complete catalogue is still there"),
+    ("53100 53200", StoreFull, "has no room left", "free some space there: what was complete before is as it was"),
     ("53300 57014 55P03 40001 40P01", StoreBusy, "is too busy", _TRY_AGAIN),
     ("42501", StoreError, "does not allow this", _GRANT),
     ("25006", StoreError, "is a standby, which may only be read",

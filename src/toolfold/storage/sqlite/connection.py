@@ -173,7 +173,7 @@ def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
     if primary == sqlite3.SQLITE_FULL or (primary in _UNREADABLE and _is_full(path.parent)):
         return StoreFull(
             f"there is no room to write the store {path}",
-            next_action="free some space on that disk and try again; the last complete catalogue is still there",
+            next_action="free some space on that disk and try again; what was complete before is as it was",
         )
     if primary == sqlite3.SQLITE_READONLY:
         return StoreError(

@@ -19,7 +19,11 @@ from toolfold.wire.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, META_PR
 from toolfold.wire.serving.notifications import NotificationHub
 from toolfold.wire.types import LEGACY_VERSIONS, MODERN_VERSION
 
-__all__ = ["LOG_LEVEL_KEY"]
+__all__ = ["CUT_OFF", "LOG_LEVEL_KEY", "_stopping"]
+
+# An error of the server, by JSON-RPC, and what to do about a request that was under way.
+_UNAVAILABLE = -32000
+CUT_OFF = "ask again, if asking twice does no harm: what was under way may have had its effect"
 
 
 class RpcError(Exception):
@@ -34,6 +38,13 @@ class RpcError(Exception):
 
     def response(self, identifier: object) -> bytes:
         return error_message(identifier, self.code, self.message, self.data)
+
+
+def _stopping(next_action: str) -> RpcError:
+    """What is answered while the gateway stops. Its data is the error as every face shows it."""
+    message = "this gateway is being stopped"
+    error = {"code": "GATEWAY_STOPPING", "message": message, "hints": [], "next_action": next_action}
+    return RpcError(_UNAVAILABLE, f"{message}: {next_action}", {**error, "retry_after_s": 1})
 
 
 class About(Struct, frozen=True, kw_only=True):
@@ -269,7 +280,7 @@ class App(Protocol):
     async def left(self, caller: Caller) -> None:
         """A client of the legacy era is gone, and its session with it."""
 
-    async def watch_resource(self, uri: str) -> None:
+    async def watch_resource(self, uri: str, caller: Caller) -> None:
         """A client subscribes to a resource. `unwatch_resource` follows as often as this is called."""
 
-    async def unwatch_resource(self, uri: str) -> None: ...
+    async def unwatch_resource(self, uri: str, caller: Caller) -> None: ...

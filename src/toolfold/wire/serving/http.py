@@ -65,6 +65,17 @@ class McpHttpApp:
             kind, text = await page(caller)
             await responder.plain(200, text, kind=kind.encode())
 
+    async def admitted(
+        self, scope: Scope, receive: Receive, send: Send, app: Callable[[Scope, Receive, Send], Awaitable[None]]
+    ) -> None:
+        """Has another app answer those who may talk to this server at all."""
+        try:
+            await self._guard.check(scope)
+        except HttpError as refusal:
+            await _refuse(Responder(receive, send, self._server.options.keep_alive_s), refusal)
+        else:
+            await app(scope, receive, send)
+
     async def public(self, scope: Scope, receive: Receive, send: Send, page: bytes) -> None:
         """Answers with a JSON document whoever asks, unless a foreign page or name led here."""
         responder = Responder(receive, send, self._server.options.keep_alive_s)

@@ -337,7 +337,7 @@ class _SessionTable:
         legacy = session.legacy
         if record.level is not None:
             legacy.set_level(record.level)
-        await self._server.set_subscriptions(legacy, frozenset(record.resources))
+        await self._server.set_subscriptions(legacy, frozenset(record.resources), anew=True)
 
     async def _share(self, session: _HttpSession) -> None:
         """Its log level or its subscriptions changed here: the others are told."""

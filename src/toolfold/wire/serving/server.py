@@ -8,6 +8,7 @@ input in between. Above: `stdio.py` and `http.py`. Below: `exchange.py`, `input_
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -304,7 +305,7 @@ class Server:
             exchange.abandon()
         watched, session.subscriber.resources = session.subscriber.resources, frozenset()
         for uri in watched:
-            await self.app.unwatch_resource(uri)
+            await self.app.unwatch_resource(uri, session.client.caller)
         if left:
             await self.app.left(session.client.caller)
 
@@ -336,18 +337,20 @@ class Server:
             await session.on_changed()
         return b"{}"
 
-    async def set_subscriptions(self, session: Session, uris: frozenset[str]) -> None:
-        """Sets which resources a session hears of."""
+    async def set_subscriptions(self, session: Session, uris: frozenset[str], *, anew: bool = False) -> None:
+        """Sets which resources a session hears of. `anew`: it had them at another gateway, and what is gone by now is
+        left out."""
         subscriber = session.subscriber
         if len(uris) > _MAX_SUBSCRIPTIONS:
             problem = f"a session may subscribe to {_MAX_SUBSCRIPTIONS} resources: unsubscribe from some"
             raise RpcError(jsonrpc.INVALID_PARAMS, problem)
         for uri in uris - subscriber.resources:
-            await self.app.watch_resource(uri)
-            subscriber.resources |= {uri}
+            with suppress(*((RpcError, ToolfoldError) if anew else ())):
+                await self.app.watch_resource(uri, session.client.caller)
+                subscriber.resources |= {uri}
         for uri in subscriber.resources - uris:
             subscriber.resources -= {uri}
-            await self.app.unwatch_resource(uri)
+            await self.app.unwatch_resource(uri, session.client.caller)
 
     async def _listen(self, exchange: Exchange) -> bytes:
         """A modern subscription, until the client cancels it or the server closes."""
@@ -367,12 +370,15 @@ class Server:
         if exchange.task is not None:
             self._listening.add(exchange.task)
             exchange.task.add_done_callback(self._listening.discard)
-        subscriber = Subscriber(exchange.caller.name, send, lists, uris)
-        watched = []
+        subscriber = Subscriber(exchange.caller.name, send, lists)
+        watched: list[str] = []
         try:
-            for uri in uris:
-                await self.app.watch_resource(uri)
-                watched.append(uri)
+            for uri in sorted(uris)[:_MAX_SUBSCRIPTIONS]:
+                # What cannot be granted is left out of the acknowledgement, and the rest holds.
+                with suppress(RpcError, ToolfoldError):
+                    await self.app.watch_resource(uri, exchange.caller)
+                    watched.append(uri)
+            subscriber.resources = uris = frozenset(watched)
             # The protocol wants the acknowledgement before any notification.
             exchange.notify("notifications/subscriptions/acknowledged", _acknowledgement(lists, uris, meta))
             self.app.hub.add(subscriber)
@@ -380,7 +386,7 @@ class Server:
         finally:
             self.app.hub.discard(subscriber)
             for uri in watched:
-                await self.app.unwatch_resource(uri)
+                await self.app.unwatch_resource(uri, exchange.caller)
         return jsonrpc.encode({"_meta": meta, "resultType": "complete"})
 
     async def end_subscriptions(self) -> None:

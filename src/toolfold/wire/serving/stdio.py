@@ -19,7 +19,7 @@ from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, Parts
 from toolfold.wire.pipes import LineFramer, PipeReader, PipeWriter, enlarge_pipe
-from toolfold.wire.serving.exchange import ParsedParams, RpcError, parse_params
+from toolfold.wire.serving.exchange import CUT_OFF, Exchange, ParsedParams, RpcError, _stopping, parse_params
 from toolfold.wire.serving.server import MODERN_METHODS, Server
 from toolfold.wire.serving.session import RunningRequests, Session, _parse_batch
 from toolfold.wire.spill import Edges
@@ -181,19 +181,25 @@ class _Pipe:
             self._tasks.start(self._server.notified(message, self._session))
 
     async def settle(self, wanted: Callable[[], bool]) -> None:
-        """The input ended: requests under way are still answered, as long as an answer is `wanted`."""
+        """The end: requests under way are still answered for a while, as long as an answer is `wanted`; those that are
+        left then are told so."""
         if self._session is not None:
             self._session.requester.close()  # nobody can answer a question any more
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _SETTLE_S
         while wanted() and loop.time() < deadline and (waiting := {*self._tasks, *self._unanswered()}):
             await asyncio.wait(waiting, timeout=_LOOK_S)
+        for exchange in self._unanswered().values():
+            fault = _stopping(CUT_OFF)
+            if exchange.sink is not None:
+                exchange.sink.finish(fault.response(exchange.identifier), fault)
+            exchange.abandon()
 
-    def _unanswered(self) -> set["asyncio.Task[None]"]:
+    def _unanswered(self) -> dict["asyncio.Task[None]", Exchange]:
         """The requests that somebody may still want answered."""
         session = self._session.running.all() if self._session is not None else []
         return {
-            exchange.task
+            exchange.task: exchange
             for exchange in (*self._running.all(), *session)
             if exchange.task is not None and exchange.sink is not None and exchange.method != "subscriptions/listen"
         }
