@@ -31,6 +31,9 @@ def problems(wheel: Path) -> list[str]:
                 imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
                 wrong += [f"{name} imports {module}" for module in sorted(imported) if FOREIGN.match(module)]
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "toolfold").rglob("*.py")}
+    # Pages of the console, and what they load.
+    console = ROOT / "src" / "toolfold" / "faces" / "console"
+    sources |= {str(path.relative_to(ROOT / "src")) for path in console.rglob("*.*") if path.suffix != ".pyc"}
     missing = sorted(sources - set(names)) + [MANUAL] * (not any(name.endswith(MANUAL) for name in names))
     return wrong + [f"{name} is missing" for name in missing]
 

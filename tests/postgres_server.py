@@ -4,6 +4,7 @@ The fixtures `postgres` (one server for all tests of a process) and `database` (
 stand in conftest.py.
 """
 
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -32,10 +33,17 @@ def _programs() -> Path:
     return Path(found.origin).parent / "pginstall"
 
 
+# Below those that systems hand out by themselves: nobody is given one between this look and the start, or while its
+# server is stopped for a moment.
+_ports = itertools.count(10_000 + os.getpid() * 64 % 20_000)
+
+
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    for port in _ports:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 class PostgresServer:

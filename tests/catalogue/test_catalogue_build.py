@@ -10,7 +10,7 @@ from catalogue_kit import Clock, Shelves, by_server_and_verb, catalogue_in, defi
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolfold.catalogue.build import _CatalogueState, build
+from toolfold.catalogue.build import _CatalogueState, build, is_unchanged
 from toolfold.catalogue.catalogue import Catalogue
 from toolfold.errors import CatalogueError, ToolNotFound
 from toolfold.storage.records import _parse_definition, encode_definition
@@ -36,6 +36,28 @@ def test_a_tool_that_a_server_sends_twice_counts_once_and_is_told_of() -> None:
     made = build([twice], place=by_server_and_verb)
     assert [tool.summary for tool in made.tools] == ["First."]
     assert made.servers[0].warnings == ('server "git" sent the tool "log" more than once; the first one counts',)
+
+
+def test_what_most_tools_of_a_server_begin_with_is_in_no_summary() -> None:
+    opening = "This tool belongs to the shop. It sells books, maps, etc. Tool description: "
+    tools = [definition(name, description=f"{opening}{name.title()}s an order.") for name in ("find", "send", "sort")]
+    others = [definition("help", description="Shows help."), definition("bare", description=opening)]
+    two = build([listing("shop", *tools[:2])], place=by_server_and_verb)
+    assert {tool.summary for tool in two.tools} == {"This tool belongs to the shop."}
+    before = _CatalogueState(generation=1, tools=two.tools, nodes=two.nodes, servers=two.servers)
+    all_of_them = listing("shop", *tools, *others)
+    for made in (
+        build([all_of_them], before, place=by_server_and_verb),
+        build([all_of_them], place=by_server_and_verb),
+    ):
+        assert {tool.name: tool.summary for tool in made.tools} == {
+            "find": "Finds an order.",
+            "send": "Sends an order.",
+            "sort": "Sorts an order.",
+            "help": "Shows help.",
+            "bare": "This tool belongs to the shop.",
+        }
+        assert is_unchanged(all_of_them, made.servers[0], made.tools)
 
 
 def test_the_report_counts_per_server_and_carries_every_warning() -> None:

@@ -98,6 +98,10 @@ class Session:
         )
         assert done.returncode == 0, f"{where}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
 
+    def accept(self) -> None:
+        """What a person at a terminal answers when toolfold asks about a file that it did not write."""
+        self.run([sys.executable, "-m", "toolfold", "trust", "--project"], "trust")
+
     def shell(self, text: str, where: str) -> None:
         # 8080 may be taken here; what goes on until it is stopped goes on behind the commands that follow.
         text = text.replace("8080", str(self.port))
@@ -133,7 +137,9 @@ def session(tmp_path: Path, kept: Path) -> Iterator[Session]:
         (home / client).parent.mkdir(parents=True)
         (home / client).write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     with ExitStack() as resources:
-        yield Session(folder, home, resources)
+        new = Session(folder, home, resources)
+        new.accept()
+        yield new
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
@@ -145,6 +151,8 @@ def test_17_05_what_a_page_prints_runs(page: Path, session: Session) -> None:
             continue
         if block.file:
             (session.folder / block.file).write_text(block.text, encoding="utf-8")
+            if block.file == "toolfold.toml":
+                session.accept()
         elif block.language == "sh":
             session.shell(block.text, where)
         elif block.language == "python" and ">>> " in block.text:

@@ -13,6 +13,8 @@ import httpx2
 import pytest
 from gateway_process import GatewayProcess, Home, figure, scaled, until
 
+from postgres_server import PostgresServer
+
 CALLERS = 6
 GOOD = Home.server("good", "misbehaving_stdio.py")
 
@@ -104,9 +106,8 @@ def steps(home: Home) -> set[int]:
 
 @pytest.mark.timeout(240)
 def test_the_database_is_stopped_for_a_while(tmp_path: Path) -> None:
-    kit = pytest.importorskip("postgres_server", reason="the engine for PostgreSQL is not in this checkout")
     seconds = scaled(4, 10)
-    with kit.PostgresServer() as server, ExitStack() as stack:
+    with PostgresServer() as server, ExitStack() as stack:
         url = server.url(server.create_database())
         home = Home(tmp_path).write(f'[storage]\nurl = "{url}"\n[audit]\nvalues = "full"\n', GOOD)
         gateways = [stack.enter_context(home.serve()) for _ in range(2)]

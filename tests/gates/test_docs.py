@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import BENCHES
+from benchmarks.all import LONG, QUICK
 from toolfold.faces.cli.reference import _man_page, _reference_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,3 +27,38 @@ def test_the_manual_page_is_what_the_parser_says() -> None:
 def test_links_between_pages_lead_somewhere(file: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8"))
     assert not [target for target in targets if not (file.parent / target).exists()]
+
+
+FIGURES = ROOT / "docs" / "figures.md"
+# What the parser writes, what may be set, and what is wanted: none of it was measured.
+NO_FIGURES = {"cli.md", "configuration.md", "requirements.md"}
+
+
+def _shares_and_tokens(text: str) -> set[str]:
+    """What stands there as a percentage or as a count of tokens; examples of code aside."""
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    return {re.sub(r"\s+", " ", one) for one in re.findall(r"(?<![\w.,])\d[\d,.]*(?: ?%|\s+tokens\b)", prose)}
+
+
+def test_20_every_share_and_count_of_tokens_is_listed_with_what_prints_it() -> None:
+    listed: dict[str, set[str]] = {}
+    for row in re.findall(r"^\| (?:\[|this page).*\|$", FIGURES.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        page, quoted, _, printed = [cell.strip() for cell in row.strip("|").split("|")]
+        for target in re.findall(r"\]\(([^)]+)\)", page) or [FIGURES.name]:
+            listed.setdefault(Path(target).name, set()).update(filter(None, quoted.split("; ")))
+        assert "toolfold " in printed, f"what prints the figures of {page}?"
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        if page == FIGURES:  # the list itself quotes all
+            text = text.partition("## Every figure")[0] + text.partition("## How to print them")[2]
+        if page.name not in NO_FIGURES:
+            assert _shares_and_tokens(text) == listed.get(page.name, set()), page.name
+
+
+def test_20_every_bench_that_a_page_names_is_there() -> None:
+    texts = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    named = {name for text in texts.values() for name in re.findall(r"toolfold bench ([a-z]+)", text)}
+    assert named <= {*BENCHES, "list"}
+    run_by_all = {*QUICK, *LONG}
+    assert run_by_all == BENCHES.keys() - {"all"}

@@ -95,7 +95,7 @@ def test_15_01_a_document_that_is_broken_by_an_edit_keeps_its_tools_and_says_so(
 
     async def work(gateway: Gateway) -> None:
         write(document, "openapi: [")
-        assert "cannot be read now" in (await gateway.expand_tool("vans.getVan"))["may_be_old"]
+        assert "could not be read the last time" in (await gateway.expand_tool("vans.getVan"))["may_be_old"]
         write(document, HEAD + GET + FUEL.replace("NAME", "logRefuel"))
         assert "may_be_old" not in await gateway.expand_tool("vans.logRefuel")
 
@@ -120,7 +120,7 @@ def test_15_01_a_module_that_is_broken_by_an_edit_goes_on_as_it_was(tmp_path: Pa
     async def work(gateway: Gateway) -> None:
         write(module, broken)
         shown = await gateway.expand_tool("house.switch_light")
-        assert "cannot be read now" in shown["may_be_old"]
+        assert "could not be read the last time" in shown["may_be_old"]
         assert "on" in text(await gateway.call_tool("house.switch_light", {"room": "hall"}))
         write(module, LIGHT + CAT)
         assert "may_be_old" not in await gateway.expand_tool("house.feed_cat")

@@ -14,7 +14,7 @@ from toolfold.tokens import count
 
 pytestmark = pytest.mark.usefixtures("engine")  # on both engines
 
-OLD = r"shop cannot be read now \(.*\): this is what it listed on 20\d\d-\d\d-\d\d \d\d:\d\d UTC"
+OLD = r"shop could not be read the last time \(.*\): this is what it listed on 20\d\d-\d\d-\d\d \d\d:\d\d UTC"
 
 
 def tool(name: str, description: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """A gateway that a program makes from values keeps its state to itself: the person's catalogue is never touched."""
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+import fork_server
 from toolfold import BlockingGateway, Gateway, Settings
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import ServerSpec
@@ -42,7 +42,7 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(home)
     command = [sys.executable, "-m", "toolfold", "build", "--no-search"]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    fork_server.run(command, check=True, capture_output=True, timeout=60)
     return home
 
 

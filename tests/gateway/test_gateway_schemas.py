@@ -96,6 +96,7 @@ def test_results_that_contradict_what_is_declared_are_reported_once_and_the_call
                 outcome = await gateway.call_tool("shop.get_order", {})
                 assert b"seven" in bytes(outcome.result)
             tool = await gateway.catalogue.tool("shop.get_order")
+            await gateway.describer.observer.settled()
             found = await gateway.describer.observer.contradictions(tool)
             assert [(one.path, one.declared, one.seen, one.count) for one in found] == [("id", "integer", "string", 2)]
             assert json.loads(bytes((await gateway.expand_tool("shop.get_order"))["result_schema"])) == declared

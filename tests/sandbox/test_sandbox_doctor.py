@@ -3,18 +3,18 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import fork_server
 from toolfold.sandbox.probe import probe
 
 
 @pytest.mark.requirement("U-10")
 def test_the_doctor_says_which_layers_stopped_the_attacks(tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-m", "toolfold", "--home", str(tmp_path), "-v", "doctor", "--json"],
         capture_output=True,
         text=True,

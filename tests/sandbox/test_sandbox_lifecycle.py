@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from sandbox_lab import CONFINED, ENTRY, WAYS
 
 from toolfold.errors import SandboxError
 from toolfold.sandbox.base import Child, ChildLimits
+from toolfold.sandbox.status_channel import StatusChannel
 from toolfold.sandbox.zygote import Zygote
 
 IN_EACH_WAY = pytest.mark.parametrize("way", CONFINED)
@@ -263,3 +265,18 @@ async def test_a_closed_zygote_says_so() -> None:
     await zygote.aclose()
     with pytest.raises(SandboxError, match="closed"):
         await zygote.take()
+
+
+@pytest.mark.parametrize("first", ["the shim's end", "the zygote's answer"])
+async def test_a_child_that_never_came_is_over_in_whichever_order_that_is_learnt(first: str) -> None:
+    ours, theirs = socket.socketpair()
+    over = asyncio.Event()
+    status = StatusChannel(ours, lambda *_: None, over.set)
+    if first == "the zygote's answer":
+        status.abandon()
+    theirs.close()
+    while not status._hung_up:  # noqa: ASYNC110 - until its end was read
+        await asyncio.sleep(0)
+    if first == "the shim's end":
+        status.abandon()
+    await asyncio.wait_for(over.wait(), 10)

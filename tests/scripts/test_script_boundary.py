@@ -55,7 +55,8 @@ VIOLATIONS = [
 
 
 def test_bytes_that_are_no_frame_end_the_run_as_a_violation(tmp_path: Path) -> None:
-    results = run_scripts(tmp_path, [f"{RAW}\n{attack}\nimport time\ntime.sleep(30)" for attack in VIOLATIONS])
+    codes = [f"{RAW}\n{attack}\nimport time\ntime.sleep(100)" for attack in VIOLATIONS]
+    results = run_scripts(tmp_path, codes, scripts=Scripts(wall_s=100.0, ready=1))
     assert {attack: result.outcome for attack, result in zip(VIOLATIONS, results, strict=True)} == dict.fromkeys(
         VIOLATIONS, "protocol_violation"
     )

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from script_kit import EXAMPLES, create_repository, git, git_log, open_gateway
 
+import fork_server
 from toolfold import Gateway
 from toolfold.errors import LockMismatch, ScriptError, ToolNotFound
 from toolfold.scripts.lock import Lock
@@ -71,7 +72,7 @@ def configured(folder: Path) -> list[str]:
     program, arguments = (msgspec.json.encode(value).decode() for value in (sys.executable, server))
     (folder / "toolfold.toml").write_text(f"[servers.git]\ncommand = {program}\nargs = {arguments}\n")
     command = [*TOOLFOLD, "--config", str(folder / "toolfold.toml"), "--home", str(folder / "home")]
-    subprocess.run([*command, "build"], check=True, capture_output=True, timeout=60)
+    fork_server.run([*command, "build"], check=True, capture_output=True, timeout=60)
     return command
 
 
@@ -82,7 +83,7 @@ def test_the_command_line_runs_locks_and_writes_stubs_that_a_type_checker_accept
     script.write_bytes((EXAMPLES / "agent_script.py").read_bytes())
 
     def toolfold(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([*command, *args], capture_output=True, text=True, check=False, timeout=60)
+        done = fork_server.run([*command, *args], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == code, done.stdout + done.stderr
         return done
 

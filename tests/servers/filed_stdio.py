@@ -3,8 +3,8 @@ change.
 
 With a number after the file's name it lists that many at a time, ordered by name, and a cursor is the last name. With
 `by-capability` there, it lists a tool that `needs` something only to a client that declared it. A call of `die` ends
-it, one of `sleep` takes half a second, one of `changed` says that the list is another one; every other call, of a
-tool that it lists or not, is answered with "done".
+it, one of `sleep` takes half a second, one of `changed` says that the list is another one; a tool with an `answer` in
+the file answers with that; every other call, of a tool that it lists or not, is answered with "done".
 """
 
 import json
@@ -52,7 +52,12 @@ def answer(method: str, params: dict[str, object]) -> str | None:
             time.sleep(0.5)
         if params["name"] == "changed":
             sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
-        return '{"content": [{"type": "text", "text": "done"}]}'
+        done = {"content": [{"type": "text", "text": "done"}]}
+        text = Path(sys.argv[1]).read_text("utf-8")
+        if '"answer"' not in text:  # it may hold what Python's reader refuses
+            return json.dumps(done)
+        tools = {tool["name"]: tool for tool in json.loads(text)}
+        return json.dumps(tools.get(params["name"], {}).get("answer", done))
     return None
 
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sqlite3
 import ssl
 import subprocess
@@ -212,9 +211,3 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
     except OSError:
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -14,15 +14,19 @@ from typing import Any
 import httpx2
 from mcp import StdioServerParameters
 
+import fork_server
+
 SERVER = """
 import os, sys, time
 from toolfold.demo.server import serve
 
 def tool(name):
     def work(seconds: float = 0.0) -> str:
+        end = time.monotonic() + seconds
         if seconds:
             open(f"{sys.argv[0]}.{name}", "w").close()
-        time.sleep(seconds)
+        while time.monotonic() < end and not os.path.exists(f"{sys.argv[0]}.{name}.enough"):
+            time.sleep(0.01)
         return f"{name} {os.getpid()}"
     work.__name__, work.__doc__ = name, f"Does {name} of {sys.argv[1]}."
     return work
@@ -60,20 +64,23 @@ class Served:
 
     @contextmanager
     def over_http(self, *options: str) -> Iterator[str]:
-        with subprocess.Popen(
+        with fork_server.Popen(
             self.command("--http", "127.0.0.1:0", *options), stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stderr is not None
             self.process = process
             listening = threading.Thread(target=lambda: self.said.extend(process.stderr or ()), daemon=True)
-            url = process.stderr.readline().split("serving on ")[1].strip()
-            listening.start()
             try:
-                yield url
+                while "serving on " not in (line := process.stderr.readline()):
+                    assert line, f"it ended: {self.said}"
+                    self.said.append(line)
+                listening.start()
+                yield line.split("serving on ")[1].strip()
             finally:
                 process.terminate()
                 assert process.wait(20) == 0
-                listening.join(5)
+                if listening.ident is not None:
+                    listening.join(5)
 
     def wait_for(self, text: str, count: int = 1) -> str:
         deadline = time.monotonic() + 20
@@ -88,6 +95,10 @@ class Served:
         while not Path(f"{self.program}.{tool}").exists():
             assert time.monotonic() < deadline, f"{tool} was not called: {self.said}"
             time.sleep(0.02)
+
+    def end_calls(self, tool: str) -> None:
+        """Calls of a tool that takes its time end now."""
+        Path(f"{self.program}.{tool}.enough").touch()
 
 
 def parameters(command: list[str], home: Path) -> StdioServerParameters:

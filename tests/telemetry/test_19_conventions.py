@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import Client, MCPError
+from mcp_client_helpers import mcp_on_port
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -20,7 +21,6 @@ from otlp_collector import OtlpCollector, attributes
 from served_config import Served, parameters, wait_for_call
 
 from toolfold import Gateway, Settings
-from toolfold.faces.mcp_server.http import Site, listening_socket, run_site
 from toolfold.faces.mcp_server.profiles import open_app
 from toolfold.telemetry.served import _ObservedServer
 from toolfold.telemetry.spans import BOUNDARIES, Tracing
@@ -61,14 +61,8 @@ async def observed(home: Path, memory: Memory, *tables: str) -> AsyncIterator[st
         await gateway.build()
         async with open_app(gateway, "direct") as app:
             mcp = McpHttpApp(_ObservedServer(memory.tracing, "tcp", app, ServeOptions()))
-            bound, stop = listening_socket("127.0.0.1", 0), asyncio.Event()
-            serving = asyncio.create_task(run_site(Site(mcp), bound, stop))
-            try:
-                yield f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
-            finally:
-                await mcp.aclose()
-                stop.set()
-                await serving
+            async with mcp_on_port(mcp) as url:
+                yield url
 
 
 @pytest.mark.parametrize("mode", ["legacy", MODERN])

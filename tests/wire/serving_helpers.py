@@ -88,10 +88,10 @@ class EchoApp:
     async def left(self, caller: Caller) -> None:
         self.log.append(f"left {caller.name}")
 
-    async def watch_resource(self, uri: str) -> None:
+    async def watch_resource(self, uri: str, caller: Caller) -> None:
         self.watched.append(uri)
 
-    async def unwatch_resource(self, uri: str) -> None:
+    async def unwatch_resource(self, uri: str, caller: Caller) -> None:
         self.watched.remove(uri)
 
 
