@@ -22,7 +22,7 @@ from benchmarks.script_peers import peers
 from benchmarks.servers import misbehaving_spec
 from toolfold.config import Settings
 from toolfold.config.sections import Scripts
-from toolfold.faces.cli.runner import _loop_factory
+from toolfold.faces.cli.runner import fast_loop
 from toolfold.gateway import Gateway
 from toolfold.types import Listing, ServerSpec, Tool
 
@@ -99,7 +99,7 @@ def run(data: Path | None = None) -> dict[str, Any]:
 
 def fast(work: Coroutine[Any, Any, T]) -> T:
     """On the event loop that the command line takes, too."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=fast_loop) as runner:
         return runner.run(work)
 
 

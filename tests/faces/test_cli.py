@@ -379,3 +379,22 @@ def test_reading_the_tree_loads_no_web_client_and_no_model_library(place: Path) 
     )
     heavy = {"httpx2", "mcp", "pydantic", "rich", "starlette", "uvloop", "numpy", "onnxruntime", "yaml", "keyring"}
     assert not heavy & set(done.stderr.split())
+
+
+def test_ctrl_c_wakes_a_command_that_just_began_to_wait(tmp_path: Path) -> None:
+    """Sent to another thread, the signal interrupts no system call of the main one: as one that comes too early."""
+    code = """
+import asyncio, signal, threading
+from toolfold.faces.cli.runner import event_loop
+
+async def wait():
+    threading.Timer(0.5, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
+    await asyncio.Event().wait()
+
+try:
+    asyncio.Runner(loop_factory=event_loop).run(wait())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=20)
+    assert done.stdout == "interrupted\n", done.stderr

@@ -22,7 +22,7 @@ from toolfold.auth.login import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, 
 from toolfold.config import Settings
 from toolfold.errors import ConfigError, NotBuilt, ServerUnavailable, SignInRequired, ToolfoldError
 from toolfold.faces.cli.build import plural, read_servers
-from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.runner import event_loop, load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.types import LOCAL, ServerSpec
@@ -49,7 +49,7 @@ def login(arguments: argparse.Namespace, output: Output) -> int:
     for spec in specs:
         owner = _owner(settings, spec, arguments.caller, output)
         credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=event_loop) as runner:
             untried = runner.run(_log_in(credentials, spec, owner, arguments, output))
             signed_in = next(
                 one for one in runner.run(credentials.summaries()) if (one.server, one.caller) == (spec.name, owner)
@@ -373,7 +373,7 @@ def _read(settings: Settings, server: str, owner: str, output: Output) -> int | 
 def logout(arguments: argparse.Namespace, output: Output) -> int:
     settings = load_settings(arguments, require_servers=False)
     credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=event_loop) as runner:
         found = runner.run(credentials.summaries([arguments.caller or ""]))
         if arguments.all and not found and not output.as_json:
             output.note("nobody is signed in")

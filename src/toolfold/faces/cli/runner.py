@@ -2,9 +2,10 @@
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -149,7 +150,7 @@ def run_with_gateway(
 
     # uvloop costs a third more to import than asyncio alone: worth it where servers talk.
     aside = nullcontext() if prints else redirect_stdout(sys.stderr)
-    with aside, asyncio.Runner(loop_factory=_loop_factory() if fast else None) as runner:
+    with aside, asyncio.Runner(loop_factory=fast_loop if fast else event_loop) as runner:
         return runner.run(main())
 
 
@@ -165,10 +166,24 @@ def _few(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed; `None` stands for asyncio's own."""
+def event_loop() -> asyncio.AbstractEventLoop:
+    """asyncio's own. Ctrl-C wakes it: one that comes just before it begins to wait would else be seen with the next
+    event, be that in a quarter of a minute. asyncio listens for signals only once it has a handler for one."""
+    loop = asyncio.new_event_loop()
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # on Windows, and outside the main thread
+        loop.add_signal_handler(signal.SIGURG, _nothing)
+    return loop
+
+
+def _nothing() -> None:
+    """What a signal that nobody sends leads to."""
+
+
+def fast_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where it is installed."""
     try:
         import uvloop
     except ImportError:
-        return None
-    return uvloop.new_event_loop
+        return event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
