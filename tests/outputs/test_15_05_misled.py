@@ -158,6 +158,8 @@ def errors_between(first: str, last: str, *, over_midnight: bool = False) -> int
     ("request_", "count"),
     [
         ("how many errors between 23:30 and 00:30", errors_between("23:30:00", "00:30:00", over_midnight=True)),
+        ("how many errors between 23:30 and 00:29", errors_between("23:30:00", "00:29:59", over_midnight=True)),
+        ("how many errors between 02:00 and 02:59", errors_between("02:00:00", "02:59:59")),
         ("how many errors from 11 pm to 1 am", errors_between("23:00:00", "01:00:00", over_midnight=True)),
         ("how many errors at 3 am", errors_between("03:00:00", "03:59:59")),
         ("how many errors at 3am", errors_between("03:00:00", "03:59:59")),

@@ -45,6 +45,11 @@ def _ends_before_it_begins(first: Moment, last: Moment) -> bool:
     return bool(first.day) and (first.day[: len(last.day)], first.clock) > (last.day, last.clock)
 
 
+def _after_minute(moment: Moment) -> Moment:
+    hour, minute = map(int, moment.clock.split(":"))
+    return Moment(moment.day, f"{hour + (minute == 59):02}:{(minute + 1) % 60:02}")
+
+
 def _full_hour(moment: Moment) -> Moment:
     """`3 pm` as the end of a time."""
     return Moment(moment.day, f"{moment.clock}:00") if len(moment.clock) == 2 else moment
@@ -323,8 +328,7 @@ class TokenReader:
         first, last = (first, last) if sign == "=" else (_full_hour(first), _full_hour(last))
         # `until 9:31` has all of that minute, as `until Friday` has all of that day.
         if sign == "<=" and last.clock.count(":") == 1:
-            hour, minute = map(int, last.clock.split(":"))
-            return [("<", Moment(last.day, f"{hour + (minute == 59):02}:{(minute + 1) % 60:02}"))]
+            return [("<", _after_minute(last))]
         return [(sign, first if sign in {"<", ">="} else last)]
 
     def _take_open_side(self, first: Moment, last: Moment) -> list[tuple[str, Moment]]:
@@ -345,12 +349,14 @@ class TokenReader:
         if last is None or bool(first.clock) < bool(last.clock and not last.day):
             return None
         first, last = _full_hour(first), _full_hour(last)
-        # What lies between 9:00 and 10:00 does not go on until 10:00:59.
-        clock = f"{last.clock}:00" if last.clock.count(":") == 1 else last.clock
-        last = Moment(last.day or (first.day if first.clock else ""), clock)
+        day = last.day or (first.day if first.clock else "")
+        # What lies between 9:00 and 10:00 does not go on until 10:00:59; between 9:00 and 9:59 it does until 9:59:59.
+        open_end = re.fullmatch(r"\d\d:\d[49]", last.clock) is not None
+        clock = f"{last.clock}:00" if last.clock.count(":") == 1 and not open_end else last.clock
+        last = Moment(day, clock)
         if _ends_before_it_begins(first, last):
             raise NoQuery(reason="the time ends before it begins: write the day of its end, too")
-        return [(">=", first), ("<=", last)]
+        return [(">=", first), ("<", _after_minute(last)) if open_end else ("<=", last)]
 
     def _bound(self, end: int) -> Moment | None:
         if moment := self.moment():
