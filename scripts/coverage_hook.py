@@ -100,7 +100,7 @@ class Hook:
         os.register_at_fork(after_in_child=self._forget)
         # A live session takes every tracer off the children that look into it, and puts a person's own back.
         set_trace, get_trace = sys.settrace, sys.gettrace
-        sys.settrace = lambda function: set_trace(tracer if function is None else function)
+        sys.settrace = lambda function: _insist(set_trace, tracer if function is None else function)
         sys.gettrace = lambda: None if get_trace() is tracer else get_trace()
 
     def leave(self, status: int) -> None:
@@ -162,6 +162,16 @@ class Hook:
                 self._cells[at] = value
                 return
             at = (at + 1) % CELLS
+
+
+def _insist(set_trace: Any, function: Any) -> None:
+    """Python refuses while another thread is being given one."""
+    for _ in range(1000):
+        try:
+            return set_trace(function)
+        except RuntimeError:
+            os.sched_yield()
+    return set_trace(function)
 
 
 _hook: Hook | None = None

@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 # The folders that tests make are their own; `tests/faces/test_17_project_files.py` is about those that are not.
 os.environ["TOOLFOLD_TRUST_PROJECT"] = "1"
+
+# A shell that starts this in the background leaves Ctrl-C ignored, for all that is started from here, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What confines a process is Linux's own; other systems have other ways, which need other tests.
 collect_ignore = [] if sys.platform == "linux" else ["sandbox"]

@@ -178,3 +178,27 @@ def test_a_restarted_server_is_to_be_listed_again() -> None:
             assert pool.due() == []
 
     run(main)
+
+
+async def test_a_list_under_way_when_somebody_signs_in_is_read_over_the_new_connection() -> None:
+    began, closed = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryUpstream):
+        async def listing(self) -> Listing:
+            if self.opened == 1:
+                began.set()
+                await closed.wait()
+                raise ServerClosed("the connection was closed, so tools/list cannot go on")
+            return await super().listing()
+
+        async def aclose(self) -> None:
+            closed.set()
+            await super().aclose()
+
+    server = Slow("one", [TOOL])
+    async with pool_of(server) as pool:
+        reading = asyncio.create_task(pool.listing("one"))
+        await began.wait()
+        pool.reopen("one", "somebody signed in or out")
+        assert (await reading).tool_count == 1
+        assert server.opened == 2

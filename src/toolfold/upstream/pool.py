@@ -150,8 +150,10 @@ class Pool:
 
     def reopen(self, name: str, reason: str) -> None:
         """Ends the connection to a server, where there is one, and opens another."""
-        if name in self._supervisors and self._supervisors[name].ready is not None:
-            self._supervisors[name].connection_ended(reason)
+        supervisor = self._supervisors.get(name)
+        if supervisor is not None and supervisor.ready is not None:
+            supervisor.reopened += 1
+            supervisor.connection_ended(reason)
 
     def rests(self, name: str) -> bool:
         """Whether a server was ended because nobody called it."""
@@ -239,6 +241,16 @@ class Pool:
     async def listing(self, name: str) -> Listing:
         """Reads the tools of one server, within the time it has to start. Raises an `UpstreamError`."""
         supervisor = self._supervisor(name)
+        reopened = supervisor.reopened
+        try:
+            return await self._read_listing(name, supervisor)
+        except UpstreamError:
+            if supervisor.reopened == reopened:
+                raise
+        # Somebody signed in meanwhile, and the connection was ended for that.
+        return await self._read_listing(name, supervisor)
+
+    async def _read_listing(self, name: str, supervisor: Supervisor) -> Listing:
         seconds = supervisor.spec.start_timeout_s
         # Cleared first: a change that is reported while the list is being read makes it due again.
         self._changed.discard(name)

@@ -99,6 +99,8 @@ class Supervisor:
         self.list_lasts_s = limits.max_age_s
         # How many connections were opened: a list belongs to the one that it was read over.
         self.connections = 0
+        # How often one was ended on purpose: whatever was under way over it is none of the server's failures.
+        self.reopened = 0
         self.usage = _Usage()
         # Its tools stand in a file, which may be edited while it is open. Every call asks, so it is worked out here.
         self._is_file = spec.transport in {"openapi", "functions"}

@@ -50,6 +50,13 @@ def _after_minute(moment: Moment) -> Moment:
     return Moment(moment.day, f"{hour + (minute == 59):02}:{(minute + 1) % 60:02}")
 
 
+def _end_between(moment: Moment) -> tuple[str, Moment]:
+    """What lies between 9:00 and 10:00 does not go on until 10:00:59; between 9:00 and 9:59 it does until 9:59:59."""
+    if re.fullmatch(r"\d\d:\d[49]", moment.clock):
+        return "<", _after_minute(moment)
+    return "<=", Moment(moment.day, f"{moment.clock}:00") if moment.clock.count(":") == 1 else moment
+
+
 def _full_hour(moment: Moment) -> Moment:
     """`3 pm` as the end of a time."""
     return Moment(moment.day, f"{moment.clock}:00") if len(moment.clock) == 2 else moment
@@ -349,14 +356,10 @@ class TokenReader:
         if last is None or bool(first.clock) < bool(last.clock and not last.day):
             return None
         first, last = _full_hour(first), _full_hour(last)
-        day = last.day or (first.day if first.clock else "")
-        # What lies between 9:00 and 10:00 does not go on until 10:00:59; between 9:00 and 9:59 it does until 9:59:59.
-        open_end = re.fullmatch(r"\d\d:\d[49]", last.clock) is not None
-        clock = f"{last.clock}:00" if last.clock.count(":") == 1 and not open_end else last.clock
-        last = Moment(day, clock)
-        if _ends_before_it_begins(first, last):
+        sign, end = _end_between(Moment(last.day or (first.day if first.clock else ""), last.clock))
+        if _ends_before_it_begins(first, end):
             raise NoQuery(reason="the time ends before it begins: write the day of its end, too")
-        return [(">=", first), ("<", _after_minute(last)) if open_end else ("<=", last)]
+        return [(">=", first), (sign, end)]
 
     def _bound(self, end: int) -> Moment | None:
         if moment := self.moment():
