@@ -39,7 +39,6 @@ class StatusChannel:
         self.child_ended = False
         self.report: Message | None = None
         status.setblocking(False)
-        self._loop.add_reader(status, self._read)
 
     def attach(self, pid: int, descriptors: list[int]) -> None:
         """The zygote forked: from here on the shim can be signalled and watched."""
@@ -53,6 +52,9 @@ class StatusChannel:
                 os.close(spare)
         if self._cut:
             self.cut()
+        # Not before: a shim on another core is ready before the zygote has said its number, and who heard of it then
+        # would watch, signal and count process 0.
+        self._loop.add_reader(self._status, self._read)
         self._close_if_over()
 
     def cut(self) -> None:
