@@ -84,11 +84,13 @@ def test_one_of_three_gateways_killed_under_load(tmp_path: Path) -> None:
                 one.end()
             done += sum(len(one.done) for one in crowd)
             failures = [failure for one in crowd for failure in one.failed]
-            # A connection that lay idle ends with its gateway, and the call that takes it up finds that out.
             wrong = [failure for failure in failures if failure[0] != victim]
             assert wrong == []
-            assert len(failures) <= CALLERS, failures
-            in_flight += sum(began <= killed for _, began, _ in failures)
+            # While it dies, connections end before the socket that accepts new ones does: a caller may meet both.
+            late = [failure for failure in failures if failure[1] > killed]
+            # A connection that lay idle ends with its gateway, and the call that takes it up finds that out.
+            assert len(late) <= CALLERS, late
+            in_flight += len(failures) - len(late)
             failed += failures
             gateways[victim] = stack.enter_context(home.serve())
             gateways[victim].wait_for("good.echo")
