@@ -168,10 +168,12 @@ def _insist(set_trace: Any, function: Any) -> None:
     """Python refuses while another thread is being given one."""
     for _ in range(1000):
         try:
-            return set_trace(function)
+            set_trace(function)
         except RuntimeError:
             os.sched_yield()
-    return set_trace(function)
+        else:
+            return
+    set_trace(function)
 
 
 _hook: Hook | None = None
