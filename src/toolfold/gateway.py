@@ -230,7 +230,7 @@ class Gateway:
                 self.outputs.references.check,  # before validation: a schema describes the values, not references
                 ArgumentValidator(authorizer.renew),
                 self.leaves.check,  # with the arguments as they will be sent
-                confirm(self.access.requires_confirmation, self.redactor.printable_arguments),
+                confirm(self.access, self.redactor.printable_arguments),
                 authorizer.recheck,  # after a person was asked, who may take their time
                 answer_toolbox(self.access.view, self.describer),
             ),

@@ -1,5 +1,6 @@
 """The main task of each page, by mouse and by keyboard, and that nothing a tool says is anything but text."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -8,10 +9,25 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from console_kit import HOSTILE, WITH_KEYS, Site, chromium, log_in, looking, served, session_steps, shop, tool
+from console_kit import (
+    HOSTILE,
+    KEY,
+    PLAIN_KEY,
+    WITH_KEYS,
+    Site,
+    chromium,
+    log_in,
+    looking,
+    served,
+    session_steps,
+    shop,
+    tool,
+)
+from msgspec import Raw
 from msgspec.structs import replace
 from playwright.async_api import Page
 
+from toolfold.errors import Declined
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
@@ -32,7 +48,7 @@ async def console(home: Path, *upstreams: MemoryUpstream, config: str = "") -> A
     async with (
         served(home, upstreams, config, owner=not config) as site,
         chromium() as browser,
-        looking(browser, site, expect=["404", "409"]) as page,
+        looking(browser, site, expect=["400", "404", "409"]) as page,
     ):
         yield site, page
 
@@ -61,6 +77,75 @@ async def test_22_a_session_is_found_and_followed_from_the_search_to_the_output(
         await page.get_by_role("link", name="failed").click()
         await page.get_by_text("nobody answered").wait_for()
         assert await steps.count() == 1
+
+
+async def test_22_a_session_is_kept_as_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
+    async with console(tmp_path) as (site, page):
+        [*found, call] = session_steps(1, tool_id=HOSTILE, stored="h-7", stored_bytes=70_000, seconds=0.2)
+        script = replace(call, id="s", tool_id="toolbox.run_script", at=call.at - 0.1, seconds=0.5, stored="")
+        await site.record([*found, call, script])
+        await page.goto("/traces/session?caller=local&session=stdio-1")
+        bar = page.get_by_role("img", name="while a script ran: began at 20.0 %, took 40.0 %")
+        assert await bar.count() == 1
+        async with page.expect_download() as waiting:
+            await page.get_by_role("link", name="Export").click()
+        file = tmp_path / (await waiting.value).suggested_filename
+        await (await waiting.value).save_as(file)
+        assert file.name == "session-stdio-1.html"
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.goto(file.as_uri())
+        assert await page.locator(".trace > li").count() == 5
+        assert await page.get_by_role("img").count() == 1
+        await page.get_by_text("2 shown").click()
+        assert await page.get_by_text("90 %").is_visible()
+        # It is styled, by what is in it, and nothing else was asked for.
+        assert await page.locator(".trace").evaluate("one => getComputedStyle(one).listStyleType") == "none"
+        assert asked == [file.as_uri()]
+        hrefs = await page.locator("a").evaluate_all("all => all.map((one) => one.getAttribute('href'))")
+        assert all(href.startswith("#") for href in hrefs)
+
+
+async def test_22_a_call_is_repeated_with_other_arguments(tmp_path: Path) -> None:
+    config = WITH_KEYS + '[audit]\nvalues = "full"\n'
+    async with console(tmp_path, config=config) as (site, page):
+        await log_in(page, PLAIN_KEY)
+        caller = Caller(name="ann", policy="shoppers", session="s-1")
+        await site.gateway.call_tool("shop.find_order", {"text": "first"}, caller=caller)
+        await page.goto("/traces/session?caller=ann&session=s-1")
+        await page.get_by_role("link", name="Repeat with other arguments").focus()
+        await page.keyboard.press("Enter")
+        box = page.get_by_label("Arguments, as JSON")
+        assert json.loads(await box.input_value()) == {"text": "first"}
+        await box.fill('{"text": 7')
+        await page.get_by_role("button", name="Call shop.find_order").click()
+        await page.get_by_text("These are no arguments in JSON").wait_for()
+        await box.fill('{"text": 7}')
+        await page.get_by_role("button", name="Call shop.find_order").click()
+        await page.get_by_role("heading", name="It failed").wait_for()
+        assert "INVALID_ARGUMENTS" in await page.get_by_role("group", name="It failed").inner_text()
+        await box.fill('{"text": "second"}')
+        await page.get_by_role("button", name="Call shop.find_order").click()
+        await page.get_by_role("heading", name="It answered").wait_for()
+        steps = await site.gateway.audit_log.steps()
+        assert (steps[-1].arguments, steps[-1].session, steps[-1].code) == ({"text": "second"}, "console", "")
+        # What its policy keeps from a caller is kept from it here, too, and another's call is not its own.
+        step = (await site.gateway.audit_log.page("ann", "s-1"))[0][0]
+        answers = [
+            await page.goto(f"/traces/repeat?caller=root&session=s-1&step={number}") for number in (step, step + 99)
+        ]
+        assert [answer.status for answer in answers if answer is not None] == [200, 409]
+
+
+async def test_22_a_repeated_call_begins_with_made_up_arguments_where_the_log_keeps_none(tmp_path: Path) -> None:
+    async with console(tmp_path) as (site, page):
+        await site.gateway.call_tool("shop.find_order", {"text": "mine"}, caller=Caller(name="local", session="s-1"))
+        await page.goto("/traces/session?caller=local&session=s-1")
+        await page.get_by_role("link", name="Repeat with other arguments").click()
+        await page.get_by_text("The log keeps no values").wait_for()
+        assert "mine" not in await page.content()
+        await page.get_by_role("button", name="Call shop.find_order").click()
+        await page.get_by_role("heading", name="It answered").wait_for()
 
 
 async def test_22_a_search_says_why_and_learns_which_tool_was_right(tmp_path: Path) -> None:
@@ -213,6 +298,44 @@ async def test_22_an_administrator_sees_what_another_caller_sees(tmp_path: Path)
         assert "shop.find_order" in seen
         assert "bank" not in seen
         assert "a-key-of" not in await page.content()
+
+
+@pytest.mark.parametrize(("button", "called"), [("Allow", True), ("Refuse", False)])
+async def test_22_an_administrator_answers_for_a_call_that_waits(tmp_path: Path, button: str, called: bool) -> None:
+    given_up = asyncio.Event()
+
+    async def nobody_answers(method: str, params: Raw) -> Raw:
+        try:
+            await asyncio.get_running_loop().create_future()
+            return Raw(b"{}")
+        finally:
+            given_up.set()
+
+    config = WITH_KEYS.replace('allow = ["shop.*"]', 'allow = ["shop.*"]\nconfirm = ["shop.cancel_order"]')
+    async with console(tmp_path, config=config) as (site, page):
+        await log_in(page, KEY)
+        await page.goto("/access")
+        await page.get_by_text("None of those that come through this process").wait_for()
+        ann = Caller(name="ann", policy="shoppers", session="s-1")
+        asking = Raw(b'{"elicitation":{"form":{}}}')
+        call = asyncio.ensure_future(
+            site.gateway.call_tool(
+                "shop.cancel_order", {"text": HOSTILE}, caller=ann, capabilities=asking, on_input=nobody_answers
+            )
+        )
+        await page.get_by_role("button", name=f"{button} the call of shop.cancel_order").focus()
+        await page.keyboard.press("Enter")
+        await page.get_by_role("status").get_by_text("the call of shop.cancel_order by ann").wait_for()
+        if called:
+            assert not (await call).is_error
+        else:
+            with pytest.raises(Declined):
+                await call
+        # The client's own question is taken back.
+        assert given_up.is_set()
+        await page.get_by_text("None of those that come through this process").wait_for()
+        changes = [step.query for step in await site.gateway.audit_log.steps() if step.step == "admin"]
+        assert changes == [f"console: {button.lower()} the call of shop.cancel_order by ann"]
 
 
 async def test_22_text_of_tools_is_text_on_every_page(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """Asks a person before a call that the policy wants confirmed. Nothing is sent without a yes.
 
 The question goes to the client as an elicitation, in either era: a form with one box. A client that did not declare
-that it can ask is not asked; then the error says how the owner can allow the call. A yes is for one call only.
+that it can ask is not asked; then the error says how the owner can allow the call. A yes is for one call only. While it
+waits, an administrator may answer from the console: the first answer counts.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,6 +16,10 @@ from toolfold.calls.pipeline import Check
 from toolfold.errors import ConfirmationNeeded, Declined
 from toolfold.text import printable
 from toolfold.types import CallContext, ToolCall
+
+if TYPE_CHECKING:
+    from toolfold.policy.access import AccessControl
+    from toolfold.policy.approvals import Approvals, Waiting
 
 _ELICIT = "elicitation/create"
 _ANSWER_WITHIN_S = 600.0
@@ -29,9 +35,6 @@ _RISK_WORDS = {
     "unstated": "its server does not say whether it changes anything",
 }
 
-# Whether the policy wants this call confirmed.
-IsRequired = Callable[[ToolCall, CallContext], bool]
-
 # The arguments as a person may read them, without secrets.
 PrintArguments = Callable[[Raw], str]
 
@@ -45,18 +48,18 @@ class _Answer(Struct):
     content: dict[str, Raw] | None = None
 
 
-def confirm(is_required: IsRequired, print_arguments: PrintArguments) -> Check:
-    """The check that asks the client's user where `is_required` says so."""
+def confirm(access: "AccessControl", print_arguments: PrintArguments) -> Check:
+    """The check that asks the client's user where the policy says so."""
 
     def check(call: ToolCall, context: CallContext) -> Awaitable[ToolCall] | None:
-        if context.confirmed or not is_required(call, context):
+        if context.confirmed or not access.requires_confirmation(call, context):
             return None
-        return _ask_client(call, context, print_arguments(call.arguments))
+        return _ask_client(call, context, print_arguments(call.arguments), access.approvals)
 
     return check
 
 
-async def _ask_client(call: ToolCall, context: CallContext, arguments: str) -> ToolCall:
+async def _ask_client(call: ToolCall, context: CallContext, arguments: str, approvals: "Approvals") -> ToolCall:
     tool_id = call.tool.tool_id
     if context.on_input is None or not can_ask(context.capabilities):
         raise ConfirmationNeeded(
@@ -65,20 +68,34 @@ async def _ask_client(call: ToolCall, context: CallContext, arguments: str) -> T
             next_action="tell the user: they can call it with `toolfold call --yes`, use a client that can ask, or "
             "take the tool out of `confirm` in the policy",
         )
+    form = _confirmation_form(tool_id, call.tool.risks, arguments)
     try:
-        async with asyncio.timeout(_ANSWER_WITHIN_S):
-            answer = await context.on_input(_ELICIT, _confirmation_form(tool_id, call.tool.risks, arguments))
+        with approvals.hold(tool_id, context.caller, arguments) as waiting:
+            async with asyncio.timeout(_ANSWER_WITHIN_S):
+                accepted = await _first_answer(context.on_input(_ELICIT, form), waiting)
     except TimeoutError:
         raise Declined(
             f"nobody confirmed the call of {tool_id} within {_ANSWER_WITHIN_S:g} s; it was not made",
             next_action="ask the user, and call it again when they are there",
         ) from None
-    if not _is_accepted(answer):
+    if not accepted:
         raise Declined(
             f"the user did not confirm the call of {tool_id}; it was not made",
             next_action="do not try again as it is; ask the user what they want instead",
         )
     return call
+
+
+async def _first_answer(asked: Awaitable[Raw], waiting: "Waiting") -> bool:
+    """Whether the client's user said yes, or an administrator did; the other is asked no more."""
+    client = asyncio.ensure_future(asked)
+    try:
+        await asyncio.wait((client, waiting.answer), return_when=asyncio.FIRST_COMPLETED)
+        return waiting.answer.result() if waiting.answer.done() else _is_accepted(client.result())
+    finally:
+        if not client.done():
+            client.cancel()
+            await asyncio.wait((client,))
 
 
 def _confirmation_form(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:

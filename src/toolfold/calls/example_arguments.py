@@ -15,6 +15,8 @@ from typing import Any
 from toolfold.schema_walk.compile_schema import compile_schema
 from toolfold.schema_walk.keywords import Resolver
 
+__all__ = ["example_for"]
+
 _MAX_DEPTH = 8
 _MAX_REFERENCES = 20
 # Values of one example, and characters of a text made for a pattern or a length.

@@ -54,7 +54,7 @@ class Programs:
         self, access: AccessControl, print_arguments: PrintArguments, record: Callable[[CallEnd], None]
     ) -> None:
         self._access = access
-        self._checks = (self._authorize, confirm(access.requires_confirmation, print_arguments))
+        self._checks = (self._authorize, confirm(access, print_arguments))
         self._observer = _Recorder(record)
 
     def check(self, program: Tool, caller: Caller) -> None:

@@ -36,6 +36,7 @@ from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, ConfigError, NotAuthorized
+from toolfold.policy.approvals import Approvals
 from toolfold.policy.quotas import _QuotaKeeper
 from toolfold.policy.trust import TrustMonitor, TrustReview
 from toolfold.policy.view import CatalogueView, VisibleCatalogue
@@ -295,6 +296,7 @@ class AccessControl:
         # Callers as earlier settings had them, which sessions may still hold.
         self._outdated: dict[tuple[str, str, tuple[str, ...]], CallerKey | None] = {}
         self.quotas = _QuotaKeeper(store, settings)
+        self.approvals = Approvals()
         self._use_settings(settings)
 
     async def aclose(self) -> None:

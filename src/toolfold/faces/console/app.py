@@ -148,6 +148,8 @@ class _Console:
         return endpoint
 
     def _shown(self, visit: _Visit, page: _Page) -> "Response":
+        if page.file:
+            return _kept(page)
         notice, undo = visit.session.notice, visit.session.undo
         if notice and "hx-request" not in visit.request.headers:
             visit.session.notice, visit.session.undo, visit.changed = "", None, True
@@ -289,7 +291,8 @@ class _Console:
             activity = await self._gateway.audit_log.activity()
             generations = await self._gateway.catalogue.generations()
             states = await visit.servers() if visit.admin else ()
-            return activity.last(visit.whose), len(generations), [(one.name, one.status) for one in states]
+            asked = [one.number for one in self._gateway.access.approvals.waiting] if visit.admin else ()
+            return activity.last(visit.whose), len(generations), [(one.name, one.status) for one in states], asked
         except ToolfoldError as error:
             return error.code
 
@@ -307,6 +310,14 @@ class _Console:
         kind = mimetypes.guess_type(name)[0] or "text/plain"
         headers = {**_SAFE, "cache-control": "public, max-age=31536000, immutable"}
         return FileResponse(folder / name, media_type=kind, headers=headers)
+
+
+def _kept(page: _Page) -> "Response":
+    """A page as a file: it stands by itself, and asks for nothing."""
+    from starlette.responses import HTMLResponse
+
+    headers = {**_PRIVATE, "content-disposition": f'attachment; filename="{page.file}"'}
+    return HTMLResponse(_render(page.template, base="", **page.values), headers=headers)
 
 
 def _status(error: HttpError | ToolfoldError) -> int:

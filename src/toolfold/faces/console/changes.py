@@ -11,7 +11,7 @@ from typing import Any
 
 from toolfold.catalogue.ontology import Overrides
 from toolfold.config.toml_file import TomlFile
-from toolfold.errors import ConfigError, ToolfoldError
+from toolfold.errors import ConfigError, InvalidArguments, ToolfoldError
 from toolfold.faces.console.visit import _Visit
 from toolfold.faces.http_api.admin import _Admin
 
@@ -72,6 +72,23 @@ async def _teach(visit: _Visit, need: str, tool_id: str) -> bool:
         return await visit.gateway.search.learn(need, tool.tool_id)
 
     return bool(await _recorded(visit, f"console: the tool for {need[:200]!r} is {tool_id[:200]}", work))
+
+
+async def _decide(visit: _Visit, number: int, *, yes: bool) -> str:
+    """Answers a call that waits for a person; returns which it was."""
+    approvals = visit.gateway.access.approvals
+    held = next((one for one in approvals.waiting if one.number == number), None)
+    what = "a call" if held is None else f"the call of {held.tool_id[:200]} by {held.caller.name}"
+
+    async def work() -> str:
+        if approvals.decide(number, yes=yes) is None:
+            raise InvalidArguments(
+                "this call waits no more: somebody has answered, or it was given up",
+                next_action="go back: the page shows those that wait",
+            )
+        return what
+
+    return str(await _recorded(visit, f"console: {'allow' if yes else 'refuse'} {what}", work))
 
 
 async def _accept(visit: _Visit, tool_id: str) -> None:

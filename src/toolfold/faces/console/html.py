@@ -27,7 +27,7 @@ def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(HERE / "html"),
+        loader=FileSystemLoader([HERE / "html", HERE / "static"]),  # a file that is kept holds its style itself
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

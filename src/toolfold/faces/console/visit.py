@@ -26,6 +26,8 @@ class _Page(Struct, frozen=True):
     template: str
     values: Mapping[str, Any]
     status: int = 200
+    file: str = ""
+    """The name it is kept under, where it is a file to be kept and no page of the console."""
 
 
 class _Redirect(Struct, frozen=True):

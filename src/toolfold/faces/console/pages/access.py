@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, NotAuthorized, NotBuilt, ToolfoldError
-from toolfold.faces.console.changes import _sign_out
+from toolfold.faces.console.changes import _decide, _sign_out
 from toolfold.faces.console.visit import _Page, _paged, _Redirect, _Visit
 from toolfold.types import Caller
 
@@ -18,6 +18,7 @@ async def _access(visit: _Visit) -> _Page:
     values = {
         "title": "Access",
         **_configured(visit),
+        "waiting": visit.gateway.access.approvals.waiting if visit.admin else (),
         "wanted": seen.name if visit.query("as") and visit.admin else "",
         "seen": visit.gateway.access.resolve(seen),
         "sign_ins": [one for one in signed_in if visit.whose in (None, one.caller)],
@@ -74,5 +75,14 @@ async def _revoke(visit: _Visit) -> _Redirect:
     return _Redirect("/access", f"The sign-in to {server} is over.{f' {left}' if left else ''}")
 
 
+async def _answer(visit: _Visit) -> _Redirect:
+    """Says yes or no to a call that waits for a person."""
+    number, yes = visit.form.get("number", ""), visit.form.get("yes") == "yes"
+    what = await _decide(
+        visit, int(number) if number.isascii() and number.isdigit() and len(number) < 16 else 0, yes=yes
+    )
+    return _Redirect("/access", f"{'Allowed' if yes else 'Refused'}: {what}.")
+
+
 GETS = {"/access": _access}
-POSTS = {"/access/sign-out": _revoke}
+POSTS = {"/access/sign-out": _revoke, "/access/answer": _answer}

@@ -1,18 +1,30 @@
 """Traces: sessions, and in each what was searched, chosen, called and stored, with tokens, time and errors."""
 
+import json
+import re
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
+
 from toolfold.audit.record import Step
-from toolfold.faces.console.visit import Work, _Page, _paged, _Visit
+from toolfold.calls.example_arguments import example_for
+from toolfold.errors import InvalidArguments, ToolfoldError
+from toolfold.faces.console.visit import _Page, _paged, _Visit
 
 _SESSIONS = 50
 _STEPS = 200
 # How many steps are read for one page, where a filter leaves most of them out.
 _READ = 2_000
 _BYTES_A_TOKEN = 4
+# The calls that run a script.
+_SCRIPT = "toolbox.run_"
 ONLY = ("all", "calls", "failed")
+_EXPORTED = 5_000
+_MAX_ARGUMENTS = 32_000
+_MAX_ANSWER = 64 * 1024
 
 
 async def _sessions(visit: _Visit) -> _Page:
@@ -50,11 +62,81 @@ async def _session(visit: _Visit) -> _Page:
         "first": after == 0,
         "start": urlencode({**query, "only": only, "q": q}),
         "next": urlencode({**query, "only": only, "q": q, "after": last}) if last else "",
-        "steps": [_line(step, number) for number, step in rows],
-        "slowest": max((step.seconds for _, step in rows), default=0.0),
-        "ranks": ("search", "choose", "expand", "call"),
+        "whole": urlencode(query),
+        "steps": _lines(rows),
     }
     return _Page("session.html", values, 200 if rows or after else 404)
+
+
+async def _export(visit: _Visit) -> _Page:
+    """The whole session as one file that needs nothing else."""
+    caller = visit.query("caller") if visit.admin else visit.caller.name
+    session, after = visit.query("session"), 0
+    rows: list[tuple[int, Step]] = []
+    while len(rows) < _EXPORTED:
+        more, after = await _steps(visit, (caller, session), after, "all", "")
+        rows += more
+        if not after:
+            break
+    values = {
+        "title": f"Session {session or 'without a name'}",
+        "caller": caller,
+        "session": session,
+        "steps": _lines(rows),
+        "cut": bool(after),
+        "now": time.time(),
+    }
+    return _Page("export.html", values, file=f"session-{re.sub(r'[^A-Za-z0-9._-]+', '-', session)[:80]}.html")
+
+
+async def _repeat(visit: _Visit) -> _Page:
+    """A recorded call, with its arguments to be edited."""
+    caller = visit.query("caller") if visit.admin else visit.caller.name
+    session, number = visit.query("session"), visit.number("step", 0)
+    found = await visit.gateway.audit_log.page(caller, session, after=number - 1, first=1)
+    step = next((step for at, step in found if at == number and step.step == "call"), None)
+    if step is None:
+        raise InvalidArguments("this call is recorded no more", next_action="go back to the session")
+    tool = await visit.gateway.tool(step.tool_id, visit.caller)
+    arguments, note = step.arguments, ""
+    if arguments is None or visit.gateway.settings.audit.values == "shapes":
+        arguments = example_for(msgspec.json.decode(tool.definition.input_schema))
+        note = "The log keeps no values (`audit.values`), so these are made up from the tool's schema: fill them in."
+    elif visit.gateway.settings.audit.values == "masked":
+        note = "The log cuts long values and masks what looks like a secret: see whether all of them are right."
+    text = json.dumps(arguments, indent=2, ensure_ascii=False)
+    back = urlencode({"caller": caller, "session": session})
+    return _asked(step.tool_id, text, note=note, back=back)
+
+
+async def _repeated(visit: _Visit) -> _Page:
+    """Calls the tool once more, as whoever looks at the page, and shows what it answered."""
+    tool_id, text = visit.form.get("tool", "")[:500], visit.form.get("arguments", "")[:_MAX_ARGUMENTS]
+    try:
+        arguments = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _asked(tool_id, text, note=f"These are no arguments in JSON: {error}", status=400)
+    began = time.perf_counter()
+    try:
+        # Whoever runs the gateway says yes by pressing the button; for others a policy's question stays open.
+        outcome = await visit.gateway.call_tool(tool_id, arguments, caller=visit.caller, confirmed=visit.admin)
+        answer, failed = outcome.text or "(nothing)", outcome.is_error
+    except ToolfoldError as error:
+        answer, failed = f"{error.code}: {error.message}\n{error.next_action}", True
+    if len(answer) > _MAX_ANSWER:
+        answer = f"{answer[:_MAX_ANSWER]}\n… {len(answer) - _MAX_ANSWER:,} characters more"
+    said: dict[str, Any] = {
+        "answered": True,
+        "answer": answer,
+        "failed": failed,
+        "seconds": time.perf_counter() - began,
+    }
+    return _asked(tool_id, text, **said)
+
+
+def _asked(tool_id: str, text: str, *, note: str = "", back: str = "", status: int = 200, **said: Any) -> _Page:
+    values = {"title": f"Repeat {tool_id}", "tool_id": tool_id, "arguments": text, "note": note, "back": back}
+    return _Page("repeat.html", {**values, "answered": False, **said}, status)
 
 
 async def _steps(
@@ -81,21 +163,48 @@ def _fits(step: Step, only: str, q: str) -> bool:
     return kind and (not q or q in f"{step.tool_id} {step.query} {step.code} {step.message}".casefold())
 
 
-def _line(step: Step, number: int) -> dict[str, Any]:
+def _lines(rows: Sequence[tuple[int, Step]]) -> list[dict[str, Any]]:
+    """The steps with what they cost, and a bar for each: in a script where it stood within that, else its length beside
+    the longest."""
+    scripts = [step for _, step in rows if step.step == "call" and step.tool_id.startswith(_SCRIPT)]
+    slowest = max((step.seconds for _, step in rows), default=0.0)
+    return [_line(step, number, _script_of(step, scripts), slowest) for number, step in rows]
+
+
+def _script_of(step: Step, scripts: Sequence[Step]) -> Step | None:
+    """The script that made this call. What another client of the session calls meanwhile looks the same."""
+    if step.step != "call" or step.tool_id.startswith(_SCRIPT):
+        return None
+    return next((one for one in scripts if one.at <= step.at and step.at + step.seconds <= one.at + one.seconds), None)
+
+
+def _line(step: Step, number: int, script: Step | None, slowest: float) -> dict[str, Any]:
     """A step with what it cost: exactly, where its tokens were counted."""
     size = step.result_bytes if step.step == "call" else step.shown_bytes
     exact = step.shown_tokens is not None
     tokens = step.shown_tokens if exact else round((size or 0) / _BYTES_A_TOKEN)
-    script = step.tool_id.startswith("toolbox.run_")
+    began, whole = (step.at, slowest) if script is None else (script.at, script.seconds)
     return {
         "step": step,
-        "number": number,
-        "kind": "script" if step.step == "call" and script else step.step,
+        "repeat": urlencode({"caller": step.caller, "session": step.session, "step": number}),
+        "kind": "script" if step.step == "call" and step.tool_id.startswith(_SCRIPT) else step.step,
         "tokens": tokens,
         "exact": exact,
         "failed": bool(step.code or step.is_error),
+        "script": script,
+        "left": _share(step.at - began, whole),
+        "width": _share(step.seconds, whole),
     }
 
 
-GETS = {"/traces": _sessions, "/traces/session": _session}
-POSTS: dict[str, Work] = {}
+def _share(seconds: float, whole: float) -> float:
+    return round(100 * seconds / whole, 2) if whole > 0 else 0.0
+
+
+GETS = {
+    "/traces": _sessions,
+    "/traces/session": _session,
+    "/traces/export": _export,
+    "/traces/repeat": _repeat,
+}
+POSTS = {"/traces/repeat": _repeated}

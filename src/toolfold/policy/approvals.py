@@ -1,0 +1,54 @@
+"""Approvals: calls that wait for a person's yes, whoever gives it first: the client's user, or an administrator."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from toolfold.types import Caller
+
+
+class Waiting(Struct, frozen=True):
+    """A call that is held until a person has answered."""
+
+    number: int
+    tool_id: str
+    caller: Caller
+    arguments: str
+    """As a person may read them, without secrets."""
+    since: float
+    answer: asyncio.Future[bool]
+
+
+class Approvals:
+    """The calls of this process that wait. It keeps nothing once they are answered."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._waiting: dict[int, Waiting] = {}
+
+    @property
+    def waiting(self) -> Sequence[Waiting]:
+        return tuple(self._waiting.values())
+
+    @contextmanager
+    def hold(self, tool_id: str, caller: Caller, arguments: str) -> Iterator[Waiting]:
+        """Lists a call for as long as somebody may answer."""
+        self._count += 1
+        answer = asyncio.get_running_loop().create_future()
+        waiting = Waiting(self._count, tool_id, caller, arguments, time.time(), answer)
+        self._waiting[waiting.number] = waiting
+        try:
+            yield waiting
+        finally:
+            del self._waiting[waiting.number]
+
+    def decide(self, number: int, *, yes: bool) -> Waiting | None:
+        """Answers a call that waits; `None` where none does any more."""
+        waiting = self._waiting.get(number)
+        if waiting is None or waiting.answer.done():
+            return None
+        waiting.answer.set_result(yes)
+        return waiting
