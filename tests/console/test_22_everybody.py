@@ -26,6 +26,7 @@ PAGES = [address for address, _ in MENU]
 MORE = [
     "/unused",
     "/traces/session?caller=local&session=stdio-1",
+    "/traces/repeat?caller=local&session=stdio-1&step=4",
     "/search?q=find+an+order&beside=fly+to+the+moon",
     "/tree?path=Servers",
     "/tree/changes",
