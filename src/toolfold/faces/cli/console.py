@@ -15,18 +15,22 @@ from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.serve import _serve_http, _set_up_logs
 from toolfold.faces.cli.terminal import Output
 from toolfold.faces.console import _OwnerEntry
+from toolfold.gateway import Gateway
 
 
 def console(arguments: argparse.Namespace, output: Output) -> None:
     settings = load_settings(arguments, require_servers=False)
+    run_with_gateway(settings, lambda gateway: serve_console(gateway, arguments, output), fast=True, keep_outputs=True)
+
+
+async def serve_console(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
+    """Serves the console of a gateway until a signal; its configuration is followed."""
     for name, value in {"profile": "discovery", "server": None, "subset": None, "log": "text", "workers": 1}.items():
         setattr(arguments, name, value)
     arguments.http = f"127.0.0.1:{arguments.port}"
-    _set_up_logs(settings, arguments, "")
+    _set_up_logs(gateway.settings, arguments, "")
     entry = _OwnerEntry(partial(_announce, arguments, output))
-    run_with_gateway(
-        settings, lambda gateway: _serve_http(gateway, arguments, output, entry=entry), fast=True, keep_outputs=True
-    )
+    await _serve_http(gateway, arguments, output, entry=entry)
 
 
 def _announce(arguments: argparse.Namespace, output: Output, address: str) -> None:

@@ -1,7 +1,9 @@
-"""`toolfold demo`: the whole idea on real local servers, in one minute, with nothing to configure.
+"""`toolfold demo`: the five ideas on real local servers, in one minute, with nothing to configure.
 
-It builds a catalogue, walks from the root to a tool, searches, stores a result that is too large and runs a script.
-Everything it makes lies in a temporary folder that goes when it ends, unless `--keep` names one.
+It finds a tool and calls it, folds an output schema, stores a result that is too large, runs a script for a chain of
+calls and looks into live Python; each with the tokens that a model reads, beside those of the full way. Everything it
+makes lies in a temporary folder that goes when it ends, unless `--keep` names one. With `--serve` the console follows,
+with the traces of the walk in it.
 """
 
 import argparse
@@ -14,42 +16,74 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from toolfold.answers import ToolList
+from toolfold import tokens
 from toolfold.config import Settings
 from toolfold.config.acceptance import _Acceptances
 from toolfold.demo.data import demo_servers, make_demo_data
-from toolfold.errors import NoMatchInCategory, SandboxError, ScriptError
+from toolfold.errors import ConfigError, NoMatchInCategory, SandboxError, ScriptError
 from toolfold.faces.cli.build import Cost, plural, print_failure, print_servers, read_servers
-from toolfold.faces.cli.catalogue import fit_text, print_page, render_tree
+from toolfold.faces.cli.catalogue import fit_text, render_tree
+from toolfold.faces.cli.console import serve_console
 from toolfold.faces.cli.runner import run_with_gateway
 from toolfold.faces.cli.terminal import Output, fit
+from toolfold.faces.mcp_server.profiles import client_tokens
 from toolfold.gateway import Gateway, Tree
-from toolfold.types import ServerSpec
+from toolfold.types import LOCAL, ServerSpec
 
 QUERIES = ("who wrote this line of code, and when", "which customers ordered most", "order a taxi to the airport")
+FOLDED = "git.show"
 SQL = "SELECT o.id, c.name, c.email, o.ordered_on, o.status FROM orders o JOIN customers c ON c.id = o.customer_id"
 REQUEST = "rows[3]"
+COUNT = "Counter(row[4] for row in rows)"
 
 SCRIPT = """\
 import asyncio
-from runtime.discovery import use_tools
+from collections import Counter
 
-use_tools("list the latest commits of the repository")
-use_tools("run a SELECT on the database")
-from servers.git import log
-from servers.sqlite import query
+log, show = use_tools(
+    "list the latest commits of the repository",
+    "show one commit with its patch",
+)
 
 
 async def main():
     commits = (await log(limit=50)).commits
-    sql = "SELECT count(*) FROM orders WHERE status = ?"
-    counts = await asyncio.gather(*(query(sql=sql, parameters=[status]) for status in ("open", "paid", "returned")))
-    return {"commits": len(commits), "open, paid, returned": [count.rows[0][0] for count in counts]}
+    every = await asyncio.gather(*(show(revision=each.sha) for each in commits))
+    lines = Counter()
+    for one in every:
+        for file in one.change.files:
+            lines[one.commit.author] += file.added or 0
+    return dict(lines.most_common())
 
 
 asyncio.run(main())
 """
+
+
+class _Idea(Struct, frozen=True):
+    """What one idea came to: what a model reads without it and with it, in tokens; `None` where none can be counted."""
+
+    idea: str
+    read: str
+    full_tokens: int | None = None
+    read_tokens: int | None = None
+
+
+def _count(*parts: Any) -> int | None:
+    """The tokens of texts, and of answers as a model reads them."""
+    texts = [part if isinstance(part, str) else msgspec.json.encode(part).decode() for part in parts]
+    try:
+        return sum(map(tokens.count, texts))
+    except ConfigError:  # there are no token tables for this Python
+        return None
+
+
+# The sessions of the audit log, which the console shows: the walk, and the calls of its script one after the other.
+_WALK = replace(LOCAL, session="demo")
+_ONE_BY_ONE = replace(LOCAL, session="demo-one-by-one")
 
 
 def demo(arguments: argparse.Namespace, output: Output) -> int:
@@ -71,117 +105,218 @@ def _run(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
 
         servers += install_public_servers(folder, report=output.note)
     if not output.as_json:
-        _print_heading("1. Starting real tool servers", output)
+        _print_heading("Real tool servers, started for this", output)
         for spec in servers:
             output.line(fit(f"   {spec.name}: {output.style(output.short_path(spec.shown()), 'dim')}", output.width))
-    if arguments.keep:
-        _write_configuration(servers, folder / "toolfold.toml")
-    settings = Settings(servers=tuple(servers), home=folder / "home")
-    report = run_with_gateway(settings, lambda gateway: _walk(gateway, servers, output), fast=True)
-    if output.as_json:
-        output.data(report)
-    else:
-        _print_next_steps(folder if arguments.keep else None, output)
-    return 3 if report["failed"] else 0
+    # The console follows the file, and writes into it what is hidden there.
+    arguments.config, arguments.home = str(folder / "toolfold.toml"), str(folder / "home")
+    _write_configuration(servers, Path(arguments.config), accept=bool(arguments.keep))
+
+    async def work(gateway: Gateway) -> int:
+        report = await _walk(gateway, servers, output)
+        if output.as_json:
+            output.data(report)
+        else:
+            _print_next_steps(folder if arguments.keep else None, output, serves=arguments.serve)
+        if arguments.serve:
+            await serve_console(gateway, arguments, output)
+        return 3 if report["failed"] else 0
+
+    return run_with_gateway(Settings(servers=tuple(servers), home=Path(arguments.home)), work, fast=True)
 
 
 async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) -> dict[str, Any]:
-    """Builds, then goes from the root to one tool as a model would."""
+    """The five ideas, one after the other, as a model would use them. Each needs its servers; the walk goes on without
+    those that failed."""
     result, failed = await read_servers(gateway, None, output)
     cost = await Cost.count(gateway)
     states = await gateway.servers()
-    tree = await gateway.tree(depth=2)
-    pages = await _descend(gateway)
-    searches = [await _search(gateway, query) for query in QUERIES]
-    # Each part needs its servers; the demo goes on without those that failed.
-    working = {spec.name for spec in servers} - failed.keys()
-    large = await _large_result(gateway) if "sqlite" in working else None
-    script = await _script(gateway) if {"sqlite", "git"} <= working else None
     if not output.as_json:
         for name, error in failed.items():
             print_failure(name, error, output)
         print_servers(states, output, "   ")
-        cost.print(output, "   ")
-        output.line()
-        _print_walk(tree, pages, result.report.nodes, output)
-        _print_searches(searches, output)
-        if large is not None:
-            _print_large(large, output)
-        if script is not None:
-            _print_script(script, output)
+    working = {spec.name for spec in servers} - failed.keys()
+    searches, ideas = await _catalogue(gateway, cost, result.report.nodes, output)
+    large: dict[str, Any] | None = None
+    script: dict[str, Any] | None = None
+    if "git" in working:
+        ideas.append(await _schema(gateway, output))
+    if "sqlite" in working:
+        large, idea = await _large_result(gateway, output)
+        ideas.append(idea)
+    if "git" in working:
+        script, idea = await _script(gateway, output)
+        ideas.append(idea)
+    if large is not None:
+        ideas.append(await _live(gateway, large, output))
+    _print_ideas(ideas, output)
     return {
         "servers": [{"name": state.name, "tools": state.tools, "status": state.status} for state in states],
         "tools": result.report.tools,
         **cost.as_dict(),
         "nodes": result.report.nodes,
-        "pages": pages,
         "searches": searches,
         "large_result": large,
         "script": script,
+        "ideas": ideas,
         "failed": {name: error.as_dict() for name, error in failed.items()},
     }
 
 
-async def _descend(gateway: Gateway) -> list[ToolList]:
-    """The listings from the root down to the first tools, always through the first node."""
-    pages = [await gateway.list(limit=20)]
-    while pages[-1]["nodes"] and not pages[-1]["tools"]:
-        pages.append(await gateway.list(pages[-1]["nodes"][0]["path"], limit=20))
-    return pages
+async def _catalogue(
+    gateway: Gateway, cost: Cost, nodes: int, output: Output
+) -> tuple[list[dict[str, Any]], list[_Idea]]:
+    """Searches, the first of them up to the call of what it found."""
+    tree = await gateway.tree(depth=2, caller=_WALK)
+    searches = [await _search(gateway, query) for query in QUERIES]
+    read = [searches[0], await _call_first(gateway, searches[0])]
+    if not output.as_json:
+        _print_catalogue(tree, nodes, searches, cost, output)
+    asked = _count(*read)
+    surface = None if asked is None else await client_tokens(gateway, "discovery")
+    total = None if asked is None or surface is None else surface + asked
+    told = f"the operations, a search, a tool of {cost.tools}"
+    return searches, [_Idea("catalogue", told, cost.definition_tokens, total)]
+
+
+async def _call_first(gateway: Gateway, search: dict[str, Any]) -> dict[str, Any]:
+    """Expands the first hit and calls it, and returns what a model read of both."""
+    if not search["results"] or search["results"][0]["tool_id"] != "git.blame":
+        return {}
+    expanded = await gateway.expand_tool("git.blame", caller=_WALK)
+    outcome = await gateway.call_tool("git.blame", {"path": "tides/core.py", "start": 7, "lines": 1}, caller=_WALK)
+    return {"expanded": expanded, "result": outcome.data}
 
 
 async def _search(gateway: Gateway, query: str) -> dict[str, Any]:
     try:
-        page = await gateway.search_tool_by_category(query, limit=2)
+        page = await gateway.search_tool_by_category(query, limit=2, caller=_WALK)
     except NoMatchInCategory as error:
         return {"query": query, "results": [], "error": error.as_dict()}
     return {"query": query, **page}
 
 
-async def _large_result(gateway: Gateway) -> dict[str, Any]:
+async def _schema(gateway: Gateway, output: Output) -> _Idea:
+    """The output schema of a tool, folded."""
+    tool = await gateway.tool(FOLDED, _WALK)
+    whole = msgspec.json.decode(tool.definition.raw)["outputSchema"]
+    answer = await gateway.inspect_tool_output(FOLDED, max_fields=30, caller=_WALK)
+    if not output.as_json:
+        _print_heading("2. An output schema becomes a list of fields; larger ones fold, branch by branch", output)
+        _print_step("inspect_tool_output", FOLDED, output)
+        _print_indented("\n".join(answer["flattened_fields"]), output)
+        output.line()
+    return _Idea("output schema", f"the fields of {FOLDED}, not their schema", _count(whole), _count(answer))
+
+
+async def _large_result(gateway: Gateway, output: Output) -> tuple[dict[str, Any], _Idea]:
     """A call whose answer does not fit, and one question to what was stored of it."""
-    outcome = await gateway.call_tool("sqlite.query", {"sql": SQL, "limit": 1000})
+    outcome = await gateway.call_tool("sqlite.query", {"sql": SQL, "limit": 1000}, caller=_WALK)
     message = msgspec.json.decode(outcome.raw)["content"][0]["text"]
-    answer = ""
+    answer, handle, full = "", "", None
     if outcome.stored is not None:
-        answer = await gateway.tool_output(outcome.stored.handle, REQUEST)
-    return {"tool_id": "sqlite.query", "message": message, "request": REQUEST, "answer": answer}
+        handle, full = outcome.stored.handle, outcome.stored.tokens
+        answer = await gateway.tool_output(handle, REQUEST, caller=_WALK)
+    if not output.as_json:
+        _print_heading("3. A result that would flood the context becomes one line, and answers questions", output)
+        _print_step("call", "sqlite.query", output)
+        _print_indented(message, output)
+        _print_step("tool_output", REQUEST, output)
+        _print_indented(answer, output)
+        output.line()
+    idea = _Idea("large result", "a message and an answer, not 300 rows", full, _count(message, answer))
+    report = {"tool_id": "sqlite.query", "message": message, "handle": handle, "request": REQUEST, "answer": answer}
+    return report, idea
 
 
-async def _script(gateway: Gateway) -> dict[str, Any]:
-    """Many calls in one turn, where scripts can be confined."""
-    try:
-        result = await gateway.run_script(SCRIPT)
-    except (SandboxError, ScriptError) as error:
-        return {"code": SCRIPT, "error": error.as_dict()}
+async def _script(gateway: Gateway, output: Output) -> tuple[dict[str, Any], _Idea]:
+    """Many calls in one turn, where scripts can be confined; and the same calls one by one."""
     from toolfold.scripts import report
 
-    return {"code": SCRIPT, **report.as_dict(result)}
+    if not output.as_json:
+        _print_heading("4. Many calls in one turn: a script says in English which tools it needs", output)
+        for line in SCRIPT.partition("\n\n")[2].replace("\n\n\n", "\n\n").splitlines():
+            output.line(fit(f"      {line}".rstrip(), output.width))
+    try:
+        result = await gateway.run_script(SCRIPT, caller=_WALK)
+    except (SandboxError, ScriptError) as error:
+        _print_problem(error, output)
+        return {"code": SCRIPT, "error": error.as_dict()}, _Idea("script", "not run here")
+    log = await gateway.call_tool("git.log", {"limit": 50}, caller=_ONE_BY_ONE, whole=True)
+    shas = [commit["sha"] for commit in log.data["commits"]]
+    results = [await gateway.call_tool("git.show", {"revision": sha}, caller=_ONE_BY_ONE, whole=True) for sha in shas]
+    if not output.as_json:
+        for need in result.needs:
+            output.prose(f"   {output.style('resolved', 'cyan')} {need.query} → {need.tool_id}", 6)
+        answer = msgspec.json.encode(result.answer).decode()
+        ran = f"{len(result.calls)} calls in {result.seconds:.2f} s, confined: {answer}"
+        output.prose(f"   {output.style('ran', 'cyan')} {ran}", 6)
+        output.line()
+    texts = [one.text for one in (log, *results)]
+    idea = _Idea(
+        "script",
+        f"a script and its answer, not {len(texts)} results",
+        _count(*texts),
+        _count(SCRIPT, report.as_text(result)),
+    )
+    return {"code": SCRIPT, **report.as_dict(result)}, idea
+
+
+async def _live(gateway: Gateway, large: dict[str, Any], output: Output) -> _Idea:
+    """The stored result in a Python session, looked into."""
+    if not output.as_json:
+        _print_heading("5. Live Python is looked into, not printed: here the stored rows, counted", output)
+    try:
+        async with gateway.live(caller=_WALK) as session:
+            code = f"from collections import Counter\nrows = open_output({large['handle']!r}).json()['rows']"
+            await session.execute(code)
+            answers = [await session.list_globals(), await session.eval_expr(COUNT)]
+            whole = await session.eval_expr("print(rows)")
+    except SandboxError as error:
+        _print_problem(error, output)
+        return _Idea("live Python", "not run here")
+    if not output.as_json:
+        for name, answer in zip(("list_globals", f"eval_expr {COUNT}"), answers, strict=True):
+            _print_step(*name.partition(" ")[::2], output)
+            _print_indented(_told(answer), output)
+        output.line()
+    told = "two looks at a variable, not the variable"
+    return _Idea("live Python", told, _count(whole["result"]["stdout"]), _count(*answers))
+
+
+def _told(answer: dict[str, Any]) -> str:
+    """An answer of a live session in a line."""
+    if not answer["ok"]:
+        return str(answer["error"]["message"])
+    result = answer["result"]
+    if "globals" in result:
+        return ", ".join(f"{one['name']}: {one['type_name']}" for one in result["globals"])
+    return str(result["value_repr"])
 
 
 def _print_heading(text: str, output: Output) -> None:
     output.prose(output.style(text, "bold"), 3)
 
 
-def _print_walk(tree: Tree, pages: Sequence[ToolList], nodes: int, output: Output) -> None:
-    categories = plural(nodes, "category", "categories")
-    _print_heading(f"2. One tree of {plural(tree.tools, 'tool')} in {categories}", output)
-    for line in render_tree(tree.branches, (), {}, output, "   "):
-        output.line(fit(line, output.width))
-    output.line()
-    _print_heading("3. A few tools a model sees as they are; to one of many it walks, level by level", output)
-    for page in pages:
-        path = " / ".join(page["path"]) or "the root"
-        output.line(f"   {output.style('list', 'cyan')} {path}")
-        # The hint about the next page would name an option that the demo does not have.
-        print_page({**page, "next_cursor": None}, output, "   ")
+def _print_step(operation: str, about: str, output: Output) -> None:
+    output.prose(f"   {output.style(operation, 'cyan')} {about}".rstrip(), 6)
+
+
+def _print_problem(error: ScriptError | SandboxError, output: Output) -> None:
+    if not output.as_json:
+        output.prose(f"   {output.style(error.code or 'failed', 'yellow')}: {error.message}", 6)
         output.line()
 
 
-def _print_searches(searches: Sequence[dict[str, Any]], output: Output) -> None:
-    _print_heading("4. Or it asks in plain words, and hears it when nothing fits", output)
+def _print_catalogue(tree: Tree, nodes: int, searches: Sequence[dict[str, Any]], cost: Cost, output: Output) -> None:
+    cost.print(output, "   ")
+    output.line()
+    categories = plural(nodes, "category", "categories")
+    _print_heading(f"1. One tree of {plural(tree.tools, 'tool')} in {categories}, and a search that can say no", output)
+    for line in render_tree(tree.branches, (), {}, output, "   "):
+        output.line(fit(line, output.width))
     for search in searches:
-        output.prose(f"   {output.style('search', 'cyan')} {search['query']}", 6)
+        _print_step("search", search["query"], output)
         for tool in search["results"]:
             shown = (
                 f"      {fit_text(tool['confidence']):13} {output.style(tool['tool_id'], 'cyan')}  {tool['summary']}"
@@ -194,29 +329,22 @@ def _print_searches(searches: Sequence[dict[str, Any]], output: Output) -> None:
     output.line()
 
 
-def _print_large(large: dict[str, Any], output: Output) -> None:
-    _print_heading("5. A result that would flood the context becomes one line, and answers questions", output)
-    output.line(f"   {output.style('call', 'cyan')} {large['tool_id']}")
-    _print_indented(large["message"], output)
-    output.line(f"   {output.style('tool_output', 'cyan')} {large['request']}")
-    _print_indented(large["answer"], output)
-    output.line()
-
-
-def _print_script(script: dict[str, Any], output: Output) -> None:
-    _print_heading("6. Many calls in one turn: a script says in English which tools it needs", output)
-    # The imports and the needs: what a reader should see of it.
-    _print_indented(script["code"].partition("\n\n\nasync")[0].split("\n\n", 1)[1], output)
-    if "error" in script and not script.get("ok"):
-        error = script["error"]
-        output.prose(f"   {output.style(error.get('code', 'failed'), 'yellow')}: {error['message']}", 6)
-    else:
-        for need in script["needs"]:
-            output.prose(f"   {output.style('resolved', 'cyan')} {need['need']} → {need['tool_id']}", 6)
-        calls = sum(call["calls"] for call in script["calls"])
-        answer = msgspec.json.encode(script["answer"]).decode()
-        ran = f"{calls} calls in {script['seconds']:.2f} s, confined: {answer}"
-        output.prose(f"   {output.style('ran', 'cyan')} {ran}", 6)
+def _print_ideas(ideas: Sequence[_Idea], output: Output) -> None:
+    """What a model reads, the full way and folded."""
+    if output.as_json or all(idea.full_tokens is None for idea in ideas):
+        return
+    _print_heading("What a model read of it, in tokens", output)
+    headers = ("idea", "full way", "read", "what was read")
+    rows = [
+        (
+            idea.idea,
+            "" if idea.full_tokens is None else f"{idea.full_tokens:>8,}",
+            "" if idea.read_tokens is None else output.style(f"{idea.read_tokens:>5,}", "green"),
+            idea.read,
+        )
+        for idea in ideas
+    ]
+    output.table(headers, rows, "   ")
     output.line()
 
 
@@ -225,7 +353,7 @@ def _print_indented(text: str, output: Output) -> None:
         output.prose(f"      {line}" if line else "", 8)
 
 
-def _print_next_steps(folder: Path | None, output: Output) -> None:
+def _print_next_steps(folder: Path | None, output: Output, *, serves: bool) -> None:
     _print_heading("Now with your own servers", output)
     output.prose("   toolfold import    take over what Claude, Cursor, VS Code or Codex have", 22)
     output.prose("   toolfold build     connect to all of them; then: tree, search, call", 22)
@@ -237,10 +365,16 @@ def _print_next_steps(folder: Path | None, output: Output) -> None:
         output.line()
         kept = output.short_path(folder)
         output.prose(f"kept: {kept}; look around there: cd {kept}; toolfold tree")
+    output.line()
+    output.prose(
+        "This walk, in the console:"
+        if serves
+        else "To see this walk in your browser, step by step: toolfold demo --serve"
+    )
 
 
-def _write_configuration(servers: Sequence[ServerSpec], file: Path) -> None:
-    """The servers as a `toolfold.toml`, for whoever looks at what was kept."""
+def _write_configuration(servers: Sequence[ServerSpec], file: Path, *, accept: bool) -> None:
+    """The servers as a `toolfold.toml`, for the console, and for whoever looks at what was kept."""
     # A list or text of JSON is one of TOML, too.
     tables = [
         f"[servers.{spec.name}]\ncommand = {json.dumps(spec.command)}\nargs = {json.dumps(spec.args)}\n"
@@ -248,4 +382,5 @@ def _write_configuration(servers: Sequence[ServerSpec], file: Path) -> None:
     ]
     text = "\n".join(tables)
     file.write_text(text, encoding="utf-8")
-    _Acceptances.of_person().accept_text(file, text)
+    if accept:
+        _Acceptances.of_person().accept_text(file, text)

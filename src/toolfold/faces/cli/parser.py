@@ -30,7 +30,7 @@ EXIT_CODES = """exit codes:
 """
 # Every one runs as it is in the folder that `toolfold demo --keep` leaves: a test does so.
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "demo": ("demo", "demo --keep playground"),
+    "demo": ("demo", "demo --serve", "demo --keep playground"),
     "serve": ("serve", "serve --http 127.0.0.1:8080", "serve --profile transparent --server git"),
     "console": ("console", "console --port 8090"),
     "init": ("init", "init --project"),
@@ -204,6 +204,7 @@ def build_parser() -> _Parser:
             formatter_class=_HelpText,
         )
 
+    _add_demo(command)
     _add_setup(command)
     _add_console(command)
     _add_sign_in(command)
@@ -215,11 +216,16 @@ def build_parser() -> _Parser:
     return parser
 
 
-def _add_setup(command: _AddCommand) -> None:
+def _add_demo(command: _AddCommand) -> None:
     demo = command("demo", "the whole idea on real local servers, nothing to configure")
     demo.flag("--more", "add public servers from the package index, each in its own environment")
     demo.value("--keep", "DIR", "leave the data and the catalogue in DIR to look at")
+    demo.flag("--serve", "then serve the console, with what the demo did in it, until Ctrl-C")
+    demo.number("--port", "PORT", "with --serve: the port on this machine (0: any that is free)", default=0)
+    demo.flag("--no-browser", "with --serve: only print the address, also where there is a display")
 
+
+def _add_setup(command: _AddCommand) -> None:
     serve = command("serve", "serve MCP: on stdio, or with --http also JSON under /v1 and the console")
     serve.value("--http", "HOST:PORT", "serve over HTTP (port 0: any that is free)")
     serve.number("--workers", "N", "with --http: so many processes, which all answer on the one address", default=1)
