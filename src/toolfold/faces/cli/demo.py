@@ -27,7 +27,7 @@ from toolfold.errors import ConfigError, NoMatchInCategory, SandboxError, Script
 from toolfold.faces.cli.build import Cost, plural, print_failure, print_servers, read_servers
 from toolfold.faces.cli.catalogue import fit_text, render_tree
 from toolfold.faces.cli.console import serve_console
-from toolfold.faces.cli.runner import run_with_gateway
+from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output, fit
 from toolfold.faces.mcp_server.profiles import client_tokens
 from toolfold.gateway import Gateway, Tree
@@ -81,9 +81,8 @@ def _count(*parts: Any) -> int | None:
         return None
 
 
-# The sessions of the audit log, which the console shows: the walk, and the calls of its script one after the other.
+# Under this session the console shows the walk.
 _WALK = replace(LOCAL, session="demo")
-_ONE_BY_ONE = replace(LOCAL, session="demo-one-by-one")
 
 
 def demo(arguments: argparse.Namespace, output: Output) -> int:
@@ -122,7 +121,8 @@ def _run(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
             await serve_console(gateway, arguments, output)
         return 3 if report["failed"] else 0
 
-    return run_with_gateway(Settings(servers=tuple(servers), home=Path(arguments.home)), work, fast=True)
+    settings = Settings(servers=tuple(servers), home=Path(arguments.home))
+    return run_with_gateway(load_settings(arguments) if arguments.serve else settings, work, fast=True)
 
 
 async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) -> dict[str, Any]:
@@ -242,9 +242,7 @@ async def _script(gateway: Gateway, output: Output) -> tuple[dict[str, Any], _Id
     except (SandboxError, ScriptError) as error:
         _print_problem(error, output)
         return {"code": SCRIPT, "error": error.as_dict()}, _Idea("script", "not run here")
-    log = await gateway.call_tool("git.log", {"limit": 50}, caller=_ONE_BY_ONE, whole=True)
-    shas = [commit["sha"] for commit in log.data["commits"]]
-    results = [await gateway.call_tool("git.show", {"revision": sha}, caller=_ONE_BY_ONE, whole=True) for sha in shas]
+    texts = await _one_by_one(gateway)
     if not output.as_json:
         for need in result.needs:
             output.prose(f"   {output.style('resolved', 'cyan')} {need.query} → {need.tool_id}", 6)
@@ -252,7 +250,6 @@ async def _script(gateway: Gateway, output: Output) -> tuple[dict[str, Any], _Id
         ran = f"{len(result.calls)} calls in {result.seconds:.2f} s, confined: {answer}"
         output.prose(f"   {output.style('ran', 'cyan')} {ran}", 6)
         output.line()
-    texts = [one.text for one in (log, *results)]
     idea = _Idea(
         "script",
         f"a script and its answer, not {len(texts)} results",
@@ -260,6 +257,17 @@ async def _script(gateway: Gateway, output: Output) -> tuple[dict[str, Any], _Id
         _count(SCRIPT, report.as_text(result)),
     )
     return {"code": SCRIPT, **report.as_dict(result)}, idea
+
+
+async def _one_by_one(gateway: Gateway) -> list[str]:
+    """What a model would read of the script's calls, had it made them itself. They are not part of the walk, so they
+    are not recorded."""
+    silent = replace(gateway.settings, audit=replace(gateway.settings.audit, enabled=False))
+    async with Gateway(silent) as alone:
+        log = await alone.call_tool("git.log", {"limit": 50}, whole=True)
+        shas = [commit["sha"] for commit in log.data["commits"]]
+        shown = [await alone.call_tool("git.show", {"revision": sha}, whole=True) for sha in shas]
+    return [one.text for one in (log, *shown)]
 
 
 async def _live(gateway: Gateway, large: dict[str, Any], output: Output) -> _Idea:
