@@ -142,6 +142,7 @@ def session(tmp_path: Path, kept: Path) -> Iterator[Session]:
         yield new
 
 
+@pytest.mark.timeout(300)  # a page is a session of up to thirty commands, each a process
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
 def test_17_05_what_a_page_prints_runs(page: Path, session: Session) -> None:
     remembered: dict[str, object] = {}
@@ -187,3 +188,10 @@ def test_17_05_every_block_says_what_it_is_and_every_command_stands_in_one(page:
 def test_17_05_nothing_tells_to_get_toolfold_from_an_index_it_is_not_in() -> None:
     for page in PAGES:
         assert not re.search(r"\b(uvx|pipx( run| install)?) toolfold\b", page.read_text(encoding="utf-8")), page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_22_a_program_of_the_examples_stands_on_a_page_as_it_lies_in_its_file(page: Path) -> None:
+    for block in blocks(page):
+        if block.file.startswith("examples/"):
+            assert block.text == (ROOT / block.file).read_text(encoding="utf-8"), f"{page.name}:{block.line}"

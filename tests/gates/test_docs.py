@@ -62,3 +62,26 @@ def test_20_every_bench_that_a_page_names_is_there() -> None:
     assert named <= {*BENCHES, "list"}
     run_by_all = {*QUICK, *LONG}
     assert run_by_all == BENCHES.keys() - {"all"}
+
+
+def test_22_the_comparison_quotes_figures_of_other_pages_alone() -> None:
+    quoted = re.findall(r"(?<![\w.,])\.?\d[\d,.]*\d|(?<![\w.,])\d(?![\w.,])", _tables("comparison"))
+    measured = " ".join(
+        (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("search", "bfcl", "mcp")
+    )
+    known = set(re.findall(r"\.?\d[\d,.]*\d|\d", measured))
+    assert len(quoted) > 40
+    assert not set(quoted) - known
+
+
+def _tables(page: str) -> str:
+    """The rows of figures of a page: those whose first cell alone is words."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return "\n".join(line.partition("|")[2].partition("|")[2] for line in text.splitlines() if line.startswith("|"))
+
+
+def test_22_every_page_is_in_the_navigation_of_the_site() -> None:
+    named = set(re.findall(r'"([\w-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8")))
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert named <= pages
+    assert pages - named <= {"specification.md"}
