@@ -28,6 +28,17 @@ def test_22_each_idea_is_told_with_the_tokens_of_the_full_way(capsys: pytest.Cap
     assert report["ideas"][3]["read"] == f"a script and its answer, not {calls} results"
 
 
+def test_22_without_git_the_walk_goes_on_with_the_ideas_that_need_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["demo"]) == 0
+    told = capsys.readouterr()
+    assert "`git` program is not installed" in told.err
+    rows = re.findall(r"^   (\S+(?: \S+)?) +[\d,]+ +[\d,]+  ", told.out, re.MULTILINE)
+    assert rows == ["catalogue", "large result", "live Python"]
+
+
 def test_22_the_console_follows_with_the_walk_in_it(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()

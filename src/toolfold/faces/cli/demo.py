@@ -23,7 +23,7 @@ from toolfold import tokens
 from toolfold.config import Settings
 from toolfold.config.acceptance import _Acceptances
 from toolfold.demo.data import demo_servers, make_demo_data
-from toolfold.errors import ConfigError, NoMatchInCategory, SandboxError, ScriptError
+from toolfold.errors import ConfigError, LiveError, NoMatchInCategory, SandboxError, ScriptError, ToolfoldError
 from toolfold.faces.cli.build import Cost, plural, print_failure, print_servers, read_servers
 from toolfold.faces.cli.catalogue import fit_text, render_tree
 from toolfold.faces.cli.console import serve_console
@@ -175,7 +175,7 @@ async def _catalogue(
     asked = _count(*read)
     surface = None if asked is None else await client_tokens(gateway, "discovery")
     total = None if asked is None or surface is None else surface + asked
-    told = f"the operations, a search, a tool of {cost.tools}"
+    told = f"the operations, a search{', a tool' if read[1] else ''}; not all {tree.tools}"
     return searches, [_Idea("catalogue", told, cost.definition_tokens, total)]
 
 
@@ -246,7 +246,7 @@ async def _script(gateway: Gateway, output: Output) -> tuple[dict[str, Any], _Id
     if not output.as_json:
         for need in result.needs:
             output.prose(f"   {output.style('resolved', 'cyan')} {need.query} → {need.tool_id}", 6)
-        answer = msgspec.json.encode(result.answer).decode()
+        answer = msgspec.json.encode(result.answer).decode() if result.error is None else result.error.message
         ran = f"{len(result.calls)} calls in {result.seconds:.2f} s, confined: {answer}"
         output.prose(f"   {output.style('ran', 'cyan')} {ran}", 6)
         output.line()
@@ -280,7 +280,7 @@ async def _live(gateway: Gateway, large: dict[str, Any], output: Output) -> _Ide
             await session.execute(code)
             answers = [await session.list_globals(), await session.eval_expr(COUNT)]
             whole = await session.eval_expr("print(rows)")
-    except SandboxError as error:
+    except (SandboxError, LiveError) as error:
         _print_problem(error, output)
         return _Idea("live Python", "not run here")
     if not output.as_json:
@@ -289,7 +289,7 @@ async def _live(gateway: Gateway, large: dict[str, Any], output: Output) -> _Ide
             _print_indented(_told(answer), output)
         output.line()
     told = "two looks at a variable, not the variable"
-    return _Idea("live Python", told, _count(whole["result"]["stdout"]), _count(*answers))
+    return _Idea("live Python", told, _count(whole["result"]["stdout"]) if whole["ok"] else None, _count(*answers))
 
 
 def _told(answer: dict[str, Any]) -> str:
@@ -310,7 +310,7 @@ def _print_step(operation: str, about: str, output: Output) -> None:
     output.prose(f"   {output.style(operation, 'cyan')} {about}".rstrip(), 6)
 
 
-def _print_problem(error: ScriptError | SandboxError, output: Output) -> None:
+def _print_problem(error: ToolfoldError, output: Output) -> None:
     if not output.as_json:
         output.prose(f"   {output.style(error.code or 'failed', 'yellow')}: {error.message}", 6)
         output.line()
