@@ -20,10 +20,10 @@ from toolfold.gateway import Gateway
 
 def console(arguments: argparse.Namespace, output: Output) -> None:
     settings = load_settings(arguments, require_servers=False)
-    run_with_gateway(settings, lambda gateway: serve_console(gateway, arguments, output), fast=True, keep_outputs=True)
+    run_with_gateway(settings, lambda gateway: _serve_console(gateway, arguments, output), fast=True, keep_outputs=True)
 
 
-async def serve_console(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
+async def _serve_console(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
     """Serves the console of a gateway until a signal; its configuration is followed."""
     for name, value in {"profile": "discovery", "server": None, "subset": None, "log": "text", "workers": 1}.items():
         setattr(arguments, name, value)

@@ -26,7 +26,7 @@ from toolfold.demo.data import demo_servers, make_demo_data
 from toolfold.errors import ConfigError, LiveError, NoMatchInCategory, SandboxError, ScriptError, ToolfoldError
 from toolfold.faces.cli.build import Cost, plural, print_failure, print_servers, read_servers
 from toolfold.faces.cli.catalogue import fit_text, render_tree
-from toolfold.faces.cli.console import serve_console
+from toolfold.faces.cli.console import _serve_console
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output, fit
 from toolfold.faces.mcp_server.profiles import client_tokens
@@ -118,7 +118,7 @@ def _run(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
         else:
             _print_next_steps(folder if arguments.keep else None, output, serves=arguments.serve)
         if arguments.serve:
-            await serve_console(gateway, arguments, output)
+            await _serve_console(gateway, arguments, output)
         return 3 if report["failed"] else 0
 
     settings = Settings(servers=tuple(servers), home=Path(arguments.home))
