@@ -118,6 +118,8 @@ def take(address: str, add_programs: Callable[[], None], folder: Path) -> list[P
     site, taken = address.partition("/enter/")[0], []
     with sync_playwright() as playwright:
         program = shutil.which("chromium") or shutil.which("chromium-browser")
+        if program is None:
+            sys.exit("there is no chromium here: apt-get install chromium")
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme="light")
         page.set_default_timeout(60_000)
