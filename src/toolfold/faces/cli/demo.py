@@ -218,7 +218,7 @@ async def _large_result(gateway: Gateway, output: Output) -> tuple[dict[str, Any
         handle, full = outcome.stored.handle, outcome.stored.tokens
         answer = await gateway.tool_output(handle, REQUEST, caller=_WALK)
     if not output.as_json:
-        _print_heading("3. A result that would flood the context becomes one line, and answers questions", output)
+        _print_heading("3. A result that would flood the context becomes a handle that answers questions", output)
         _print_step("call", "sqlite.query", output)
         _print_indented(message, output)
         _print_step("tool_output", REQUEST, output)
