@@ -234,6 +234,9 @@ def _add_setup(command: _AddCommand) -> None:
     serve.choice("--profile", profiles, text)
     serve.value("--server", "NAME", "transparent: which server")
     serve.value("--subset", "NAME", "only the tools of [subsets.NAME]; over HTTP each is at /mcp/p/NAME anyway")
+    serve.value(
+        "--server-json", "NAME", "only print a server.json for the MCP registry, under a name like com.example/tools"
+    )
     serve.choice("--log", ("text", "json"), "how the log on standard error is written")
 
     init = command("init", "write a toolfold.toml to begin with, and its schema for editors beside it")

@@ -31,6 +31,7 @@ RenderMetrics = Callable[[Caller], Awaitable[tuple[str, bytes]]]
 ENDPOINT = "/mcp"
 SUBSETS = "/mcp/p/"
 METRICS = "/metrics"
+CARD = "/mcp/server-card"
 SHUTDOWN_GRACE_S = 3
 # The event loop takes one new connection from a socket in each turn. A turn may answer hundreds of requests, so a crowd
 # that arrives at once would wait for seconds; the same socket under several numbers lets in several a turn.
@@ -39,7 +40,8 @@ SOCKET_COPIES = 32
 
 class Site:
     """The ASGI app of one port. `rest` answers whatever is not MCP; `subset` gives the app of a subset by its name,
-    if there is one now; `metadata` what clients that sign in read first, where there is an issuer."""
+    if there is one now; `metadata` what clients that sign in read first, where there is an issuer; `card` answers with
+    the server card."""
 
     def __init__(
         self,
@@ -48,8 +50,11 @@ class Site:
         metrics: RenderMetrics | None = None,
         subset: "Callable[[str], McpHttpApp | None]" = lambda name: None,
         metadata: Callable[[], bytes] = bytes,
+        *,
+        card: Asgi | None = None,
     ) -> None:
         self._mcp = mcp
+        self._card = card
         self._subset = subset
         self._rest = rest
         self._metrics = metrics
@@ -60,6 +65,8 @@ class Site:
             await self._mcp(scope, receive, send)
         elif scope["path"].startswith(SUBSETS):
             await self._call_subset(scope, receive, send)
+        elif scope["path"] == CARD and self._card is not None:
+            await self._card(scope, receive, send)
         elif scope["path"] == METRICS and self._metrics is not None:
             await self._mcp.guarded(scope, receive, send, self._metrics)
         elif f"{scope['path']}/".startswith(f"{METADATA_PATH}/") and (document := self._metadata()):
