@@ -11,7 +11,7 @@ from mcp_client_helpers import command, served_over_http
 import fork_server
 
 META = "io.modelcontextprotocol/"
-ABLE = {"elicitation": {}, "sampling": {}, "roots": {}}
+ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 
 @pytest.fixture(scope="module")

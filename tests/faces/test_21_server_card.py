@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import jsonschema
+import jsonschema_rs
 import pytest
 from mcp_client_helpers import served_over_http
 
@@ -69,7 +69,7 @@ def card_of(answer: httpx2.Response) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/mcp-server-card+json"
     card: dict[str, Any] = answer.json()
-    jsonschema.validate(card, CARD)
+    jsonschema_rs.validate(CARD, card)
     # Neither a server behind it, nor a tool, nor a caller, nor a key.
     assert not any(word in answer.text for word in ("fixture", "test_simple", "ann", KEY))
     return card
@@ -117,7 +117,7 @@ def test_21_server_json_is_of_the_registrys_form_and_toolfold_takes_it(
     words = ["--config", str(config), "--home", str(tmp_path / "home")]
     assert main([*words, "serve", "--server-json", "com.example/tools"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SERVER)
+    jsonschema_rs.validate(SERVER, document)
     assert KEY not in json.dumps(document)
     (tmp_path / "server.json").write_text(json.dumps(document))
     other = tmp_path / "other.toml"
