@@ -133,7 +133,7 @@ def main() -> int:
         config.write_text(f'[servers.fixture]\ncommand = "{sys.executable}"\nargs = ["{FIXTURE}"]\n')
         toolfold = [sys.executable, "-m", "toolfold", "--config", str(config), "--home", str(work / "home")]
         # A client that comes before the first catalogue is told to wait: the suite does not.
-        subprocess.run([*toolfold, "build"], check=True, capture_output=True, timeout=START_S)
+        subprocess.run([*toolfold, "build"], check=True, capture_output=True, timeout=120)
         gateway = [*toolfold, "serve"]
         for profile in ("", *SERVED):
             with serving(profile, gateway, work) as port:

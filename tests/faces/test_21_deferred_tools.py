@@ -59,10 +59,11 @@ async def test_21_anthropic_loads_what_our_search_refers_to(tmp_path: Path) -> N
     async with opened(tmp_path) as gateway:
         claude = AnthropicTools(gateway, defer=True)
         first = await claude.tools()
-        assert [tool["name"] for tool in first] == ["search_tools", "tool_output"]
+        assert [tool["name"] for tool in first] == ["search-tools", "tool_output"]
+        assert "search for what a tool must do" in await claude.instructions()
         assert not any("defer_loading" in tool for tool in first), "one tool must be loaded from the start"
         messages: list[Any] = [{"role": "user", "content": "Where is order 7?"}]
-        asked = message("search_tools", {"query": "find an order by its number"})
+        asked = message("search-tools", {"query": "find an order by its number"})
         answer = await claude.run(asked)
         assert answer is not None
         messages += [{"role": "assistant", "content": asked.content}, answer]
@@ -71,14 +72,14 @@ async def test_21_anthropic_loads_what_our_search_refers_to(tmp_path: Path) -> N
         names = [checked(ToolReferenceBlockParam, block)["tool_name"] for block in found["content"]]
         assert names[0] == "shop_find_order"
         tools = [checked(ToolParam, tool) for tool in await claude.tools(messages)]
-        assert [tool["name"] for tool in tools] == ["search_tools", "tool_output", *names], "each reference is defined"
+        assert [tool["name"] for tool in tools] == ["search-tools", "tool_output", *names], "each reference is defined"
         assert [tool.get("defer_loading", False) for tool in tools] == [False, False, *[True] * len(names)]
         assert tools[2]["input_schema"]["required"] == ["order_id"]
         called = await claude.run(message("shop_find_order", {"order_id": 7}))
         assert called is not None
         assert "number 7" in str(called["content"])
         for given in ({"query": 1}, {}, {"query": ""}):
-            wrong = await claude.run(message("search_tools", given))
+            wrong = await claude.run(message("search-tools", given))
             assert wrong is not None
             [problem] = [checked(ToolResultBlockParam, block) for block in wrong["content"]]
             assert problem["content"][0]["type"] == "text"
@@ -133,7 +134,7 @@ async def test_21_a_policy_holds_for_what_is_searched_referred_to_and_called(tmp
     policy = Policy(name="shop", allow=("shop.find*",))
     async with opened(tmp_path, policy) as gateway:
         claude = AnthropicTools(gateway, caller=Caller(name="ann", policy="shop"), defer=True)
-        use = {"type": "tool_use", "id": "1", "name": "search_tools", "input": {"query": "water the plants"}}
+        use = {"type": "tool_use", "id": "1", "name": "search-tools", "input": {"query": "water the plants"}}
         answer = await claude.run({"content": [use]})
         assert answer is not None
         assert "garden" not in json.dumps(answer)

@@ -22,7 +22,12 @@ from toolfold.types import Caller
 
 __all__ = ["SEARCH_DESCRIPTION", "SEARCH_NAME", "SEARCH_SCHEMA", "_DeferredTools", "_Found"]
 
-SEARCH_NAME = "search_tools"
+# Without an underscore: the name of no tool is so, which begins with that of its server.
+SEARCH_NAME = "search-tools"
+_INSTRUCTIONS = (
+    "Most tools are not loaded yet: search for what a tool must do, then call what was found. A result that is too large "
+    "to show is stored, and its message tells how to get the part you need with tool_output."
+)
 SEARCH_DESCRIPTION = (
     "Find tools that are not loaded yet, by what they do. What is found can be called at once. Search before you say "
     "that something cannot be done."
@@ -67,6 +72,10 @@ class _DeferredTools:
         self._gateway = gateway
         self._caller = caller
         self.surface = DirectSurface(gateway)
+
+    async def instructions(self) -> str:
+        _, _, more = (await self.surface.instructions(self._caller)).partition("\n")
+        return f"{_INSTRUCTIONS}\n{more}" if more else _INSTRUCTIONS
 
     async def find(self, arguments: Any) -> _Found:
         """Searches as a model asked: an object with `query`, or its JSON text. What goes wrong is told, not raised."""

@@ -50,6 +50,8 @@ class Toolkit:
 
     async def instructions(self) -> str:
         """For the system prompt."""
+        if self.deferred is not None:
+            return await self.deferred.instructions()
         return await self.surface.instructions(self.caller)
 
     async def definitions(self) -> list[dict[str, Any]]:
