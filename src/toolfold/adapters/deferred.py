@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolfold.catalogue.kinds import is_tool_id
 from toolfold.errors import ConfigError, InvalidArguments, NoMatchInCategory, ToolfoldError
 from toolfold.faces.surface.base import Surface
 from toolfold.faces.surface.definitions import QUERY, TOOL_OUTPUT
@@ -25,8 +24,8 @@ __all__ = ["SEARCH_DESCRIPTION", "SEARCH_NAME", "SEARCH_SCHEMA", "_DeferredTools
 # Without an underscore: the name of no tool is so, which begins with that of its server.
 SEARCH_NAME = "search-tools"
 _INSTRUCTIONS = (
-    "Most tools are not loaded yet: search for what a tool must do, then call what was found. A result that is too large "
-    "to show is stored, and its message tells how to get the part you need with tool_output."
+    "Most tools are not loaded yet: search for what a tool must do, then call what was found. A result that is too "
+    "large to show is stored, and its message tells how to get the part you need with tool_output."
 )
 SEARCH_DESCRIPTION = (
     "Find tools that are not loaded yet, by what they do. What is found can be called at once. Search before you say "
@@ -87,9 +86,9 @@ class _DeferredTools:
         except ToolfoldError as error:
             return _Found(problem=to_json({"error": _without_operations(error_dict(error))}), is_error=True)
         names = {tool_id: name for name, tool_id in (await self.surface.listing(self._caller)).ids.items()}
-        likely = [hit for hit in page["results"] if hit["confidence"] >= _LEAST]
-        ids = [hit["tool_id"] for hit in likely if is_tool_id(hit["tool_id"])]
-        found = tuple(names[tool_id] for tool_id in ids if tool_id in names)
+        # What is found beside tools, resources and prompts, is no tool that could be loaded.
+        likely = [hit["tool_id"] for hit in page["results"] if hit["confidence"] >= _LEAST]
+        found = tuple(names[tool_id] for tool_id in likely if tool_id in names)
         return _Found(found) if found else _NOTHING
 
     async def definitions(self, names: Iterable[str]) -> list[dict[str, Any]]:

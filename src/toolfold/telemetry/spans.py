@@ -158,8 +158,6 @@ class Tracing:
 
     def _request_ended(self, end: _RequestEnd) -> None:
         """A request to a server is over, whichever; a call's own span is the one around us."""
-        from opentelemetry.trace import SpanKind, get_current_span
-
         place: Attributes = {"network.transport": "tcp" if end.place else "pipe"}
         if end.version:
             place["mcp.protocol.version"] = end.version
@@ -170,24 +168,31 @@ class Tracing:
         if not end.method:
             self.measure("mcp.client.session.duration", end.seconds, place | problem)
             return
+        self._note_request(end, place, problem)
+        sent = _sent.get()
+        about: Attributes = {"mcp.method.name": end.method}
+        if sent is not None and sent[0]["mcp.method.name"] == end.method:
+            about = {name: value for name, value in sent[0].items() if name in _MEASURED}
+        self.measure("mcp.client.operation.duration", end.seconds, about | place | problem)
+
+    def _note_request(self, end: _RequestEnd, place: Attributes, problem: Attributes) -> None:
+        """Completes the span around us, or makes one for a request that has none."""
+        from opentelemetry.trace import SpanKind, get_current_span
+
         own: Attributes = {"jsonrpc.request.id": str(end.number)}
         if end.session:
             own["mcp.session.id"] = end.session
         sent = _sent.get()
         if sent is not None and sent[0]["mcp.method.name"] == end.method and get_current_span() is sent[1]:
             sent[1].set_attributes({**place, **own, **problem})
-        else:
-            began = time.time_ns() - int(end.seconds * 1e9)
-            attributes = {"mcp.method.name": end.method, **place, **own}
-            made = self.tracer.start_span(end.method, attributes=attributes, kind=SpanKind.CLIENT, start_time=began)
-            if problem:
-                _failed(made, str(problem["error.type"]))
-                made.set_attributes(problem)
-            made.end()
-        about: Attributes = {"mcp.method.name": end.method}
-        if sent is not None and sent[0]["mcp.method.name"] == end.method:
-            about = {name: value for name, value in sent[0].items() if name in _MEASURED}
-        self.measure("mcp.client.operation.duration", end.seconds, about | place | problem)
+            return
+        began = time.time_ns() - int(end.seconds * 1e9)
+        attributes = {"mcp.method.name": end.method, **place, **own}
+        made = self.tracer.start_span(end.method, attributes=attributes, kind=SpanKind.CLIENT, start_time=began)
+        if problem:
+            _failed(made, str(problem["error.type"]))
+            made.set_attributes(problem)
+        made.end()
 
     def measure(self, name: str, seconds: float, attributes: Attributes) -> None:
         """Adds a duration to a histogram, where they are wanted."""

@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -54,10 +55,11 @@ class Site:
         card: Asgi | None = None,
     ) -> None:
         self._mcp = mcp
-        self._card = card
+        self._pages: dict[str, Asgi] = {} if card is None else {CARD: card}
+        if metrics is not None:
+            self._pages[METRICS] = partial(_call_metrics, mcp, metrics)
         self._subset = subset
         self._rest = rest
-        self._metrics = metrics
         self._metadata = metadata
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,10 +67,8 @@ class Site:
             await self._mcp(scope, receive, send)
         elif scope["path"].startswith(SUBSETS):
             await self._call_subset(scope, receive, send)
-        elif scope["path"] == CARD and self._card is not None:
-            await self._card(scope, receive, send)
-        elif scope["path"] == METRICS and self._metrics is not None:
-            await self._mcp.guarded(scope, receive, send, self._metrics)
+        elif (page := self._pages.get(scope["path"])) is not None:
+            await page(scope, receive, send)
         elif f"{scope['path']}/".startswith(f"{METADATA_PATH}/") and (document := self._metadata()):
             await self._mcp.public(scope, receive, send, document)
         elif self._rest is not None:
@@ -81,6 +81,10 @@ class Site:
             await app(scope, receive, send)
         elif scope["type"] == "http":  # whoever may not come in learns no subset's name
             await self._mcp.admitted(scope, receive, send, self._rest or _nothing_here)
+
+
+async def _call_metrics(mcp: "McpHttpApp", metrics: RenderMetrics, scope: Scope, receive: Receive, send: Send) -> None:
+    await mcp.guarded(scope, receive, send, metrics)
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
