@@ -95,6 +95,7 @@ async def test_21_openai_gets_the_definitions_that_our_search_found(tmp_path: Pa
     from openai.types.responses.response_tool_search_output_item_param_param import (
         ResponseToolSearchOutputItemParamParam,
     )
+    from openai.types.responses.tool_search_output_namespace_tool_param import ToolSearchOutputNamespaceToolParam
 
     def search(given: Any, execution: str = "client") -> ResponseToolSearchCall:
         about = {"id": "i", "call_id": "c1", "status": "completed", "type": "tool_search_call"}
@@ -124,6 +125,17 @@ async def test_21_openai_gets_the_definitions_that_our_search_found(tmp_path: Pa
         assert loaded["parameters"]["required"] == ["litres"]
         assert json.loads(called["output"]) == {"watered": 3}
         assert await tools.run_responses([search({"query": "x"}, "server")]) == [], "the service did it itself"
+        grouped = OpenAITools(gateway, defer=True, namespaces=True)
+        [found] = await grouped.run_responses([search({"query": "find an order by its number"})])
+        TypeAdapter(ResponseToolSearchOutputItemParamParam).validate_python(found)
+        [shop] = [checked(ToolSearchOutputNamespaceToolParam, one) for one in found["tools"]]
+        assert (shop["type"], shop["name"], shop["tools"][0]["name"]) == ("namespace", "shop", "shop_find_order")
+        assert shop["tools"][0]["defer_loading"]
+        call = ResponseFunctionToolCall(
+            arguments='{"order_id": 4}', call_id="c3", name="shop_find_order", namespace="shop", type="function_call"
+        )
+        [called] = await grouped.run_responses([call])
+        assert "number 4" in called["output"]
         [nothing] = await tools.run_responses([search({"wrong": 1})])
         assert nothing["tools"] == []
         with pytest.raises(ConfigError, match="no tool search"):

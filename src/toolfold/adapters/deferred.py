@@ -97,6 +97,11 @@ class _DeferredTools:
         objects = {msgspec.json.decode(raw, type=_Name).name: raw for raw in await self.surface.tools(self._caller)}
         return [msgspec.json.decode(objects[name]) for name in wanted if name in objects]
 
+    async def servers(self) -> dict[str, str]:
+        """The server of each tool, by the tool's name here."""
+        ids = (await self.surface.listing(self._caller)).ids
+        return {name: tool_id.partition(".")[0] for name, tool_id in ids.items()}
+
     @property
     def always(self) -> tuple[str, ...]:
         """The tools beside the search that are loaded from the start: what reads a result that was too large."""

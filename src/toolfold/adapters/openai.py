@@ -1,16 +1,25 @@
 """Tools for OpenAI's models, in the shapes of Chat Completions and of Responses. Plain dictionaries in and out."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from toolfold.adapters.deferred import SEARCH_DESCRIPTION, SEARCH_SCHEMA, _Found
-from toolfold.adapters.toolkit import Toolkit, get_field
+from toolfold.adapters.toolkit import Toolkit, ToolSource, get_field
 from toolfold.errors import ConfigError
+from toolfold.types import LOCAL, Caller
 
 
 class OpenAITools(Toolkit):
     """The tools of a gateway or surface for OpenAI's clients, and for every service that speaks like them. With
     `defer`, for Responses alone, the model gets `tool_search`, executed here, and the definitions of what it finds."""
+
+    def __init__(
+        self, source: ToolSource, *, caller: Caller = LOCAL, defer: bool = False, namespaces: bool = False
+    ) -> None:
+        """`namespaces`: what a search found is grouped by its servers, each as a namespace of the Responses API."""
+        super().__init__(source, caller=caller, defer=defer)
+        self._namespaces = namespaces
 
     async def chat_tools(self) -> list[dict[str, Any]]:
         """The `tools` of a Chat Completions request."""
@@ -59,13 +68,30 @@ class OpenAITools(Toolkit):
         """What a search found, defined. One that fails finds nothing: the item has no place for the reason."""
         found = await self.deferred.find(get_field(item, "arguments")) if self.deferred is not None else _Found()
         tools = await self.deferred.definitions(found.names) if self.deferred is not None else []
+        functions = [{**_responses_function(tool), "defer_loading": True} for tool in tools]
         return {
             "type": "tool_search_output",
             "execution": "client",
             "call_id": get_field(item, "call_id"),
             "status": "completed",
-            "tools": [{**_responses_function(tool), "defer_loading": True} for tool in tools],
+            "tools": await self._grouped(functions) if self._namespaces else functions,
         }
+
+    async def _grouped(self, functions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The functions in namespaces of their servers. Their names stay whole: a call is found by its name alone."""
+        servers = await self.deferred.servers() if self.deferred is not None else {}
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for function in functions:
+            groups.setdefault(servers.get(function["name"], "tools"), []).append(function)
+        return [
+            {
+                "type": "namespace",
+                "name": re.sub(r"[^A-Za-z0-9_-]", "_", name),
+                "description": f"Tools of the server {name}",
+                "tools": group,
+            }
+            for name, group in groups.items()
+        ]
 
 
 def _is_search(item: Any) -> bool:
