@@ -28,7 +28,7 @@ _OPTIONS = WireOptions(
 _COLOURS = {"pass": "green", "fail": "red", "skip": "dim"}
 
 
-def conformance(arguments: argparse.Namespace, output: Output) -> int:
+def _conformance(arguments: argparse.Namespace, output: Output) -> int:
     target, call = _target(arguments), _call(arguments)
     with asyncio.Runner(loop_factory=event_loop) as runner:
         reports = runner.run(_run(target, call, arguments.timeout))
