@@ -35,7 +35,7 @@ SECRET = "fixed-secret-of-the-first-issuer"
 
 async def sign_in(spec: ServerSpec, vault: Vault, caller: str) -> None:
     login = await (await grants.prepare(spec, vault, caller=caller)).code_login(REDIRECT)
-    await vault.put(await login.finish({"state": login.state, "code": "code"}))
+    await vault.put(await login.finish({"state": login.state, "code": "code-of-that-sign-in"}))
 
 
 def with_secret(server: Pages, **more: Any) -> ServerSpec:

@@ -6,8 +6,9 @@
     messages += [answer.choices[0].message, *await tools.run_chat(answer.choices[0].message)]
 
 Each takes an open gateway, and offers its tools while they are few and the discovery operations where they are many; or
-any surface (`DirectSurface`, `DiscoverySurface`). No library is imported before it is used, and those of OpenAI and
-Anthropic never: their tools are plain dictionaries.
+any surface (`DirectSurface`, `DiscoverySurface`). With `defer=True` the provider's own tool search loads them one by
+one, with ours behind it. No library is imported before it is used, and those of OpenAI and Anthropic never: their tools
+are plain dictionaries.
 """
 
 from typing import TYPE_CHECKING

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from toolfold.adapters.deferred import _DeferredTools
 from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.auto import AutoSurface
 from toolfold.faces.surface.base import Surface
@@ -37,13 +38,20 @@ class ToolResult(Struct, frozen=True):
 class Toolkit:
     """The tools of a surface for one caller."""
 
-    def __init__(self, source: ToolSource, *, caller: Caller = LOCAL) -> None:
+    def __init__(self, source: ToolSource, *, caller: Caller = LOCAL, defer: bool = False) -> None:
+        """`defer`: tools are loaded when the model finds them, by the provider's tool search with ours behind it."""
         gateway = source.gateway if isinstance(source, BlockingGateway) else source
-        self.surface = AutoSurface(gateway) if isinstance(gateway, Gateway) else gateway
         self.caller = caller
+        self.deferred = _DeferredTools(source, caller) if defer else None
+        if self.deferred is not None:
+            self.surface: Surface = self.deferred.surface
+        else:
+            self.surface = AutoSurface(gateway) if isinstance(gateway, Gateway) else gateway
 
     async def instructions(self) -> str:
         """For the system prompt."""
+        if self.deferred is not None:
+            return await self.deferred.instructions()
         return await self.surface.instructions(self.caller)
 
     async def definitions(self) -> list[dict[str, Any]]:

@@ -4,19 +4,19 @@ Only `toolfold serve` with `telemetry.traces` or `telemetry.metrics` makes one. 
 """
 
 import time
+from contextlib import suppress
 from typing import Any
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw
 from opentelemetry.trace import Link as SpanLink
 from opentelemetry.trace import SpanKind, get_current_span
 
 from toolfold.containers import BoundedDict
-from toolfold.telemetry.spans import Attributes, Tracing, _extract, _failed, _problem_of
+from toolfold.telemetry.spans import Attributes, Tracing, _extract, _failed, _problem_of, _span_name, _target
 from toolfold.types import Caller
-from toolfold.wire.jsonrpc import DECODE_ERRORS, Envelope, Parts
+from toolfold.wire.jsonrpc import Envelope, Parts, parse_string
 from toolfold.wire.serving import Server
-from toolfold.wire.serving.exchange import Exchange
+from toolfold.wire.serving.exchange import VERSIONS, Exchange, RpcError, parse_params
 from toolfold.wire.serving.notifications import SendNotification
 from toolfold.wire.serving.session import Session
 
@@ -25,11 +25,6 @@ __all__ = ["_ObservedServer"]
 _MAX_SESSIONS = 10_000
 # A result over this size is not searched for its being an error.
 _SMALL_BYTES = 1 << 16
-
-
-class _Named(Struct):
-    name: str = ""
-    uri: str = ""
 
 
 class _ObservedServer(Server):
@@ -46,12 +41,26 @@ class _ObservedServer(Server):
     async def _answer(self, exchange: Exchange, session: Session | None) -> Parts:
         target = _target(exchange.method, exchange.params)
         about = {**self._about(exchange.method, exchange.client.version), **target}
-        own = {"jsonrpc.request.id": str(exchange.identifier), **_session(exchange.caller)}
+        # A modern request belongs to no session of the protocol, whatever holds its caller's things together here.
+        own = {"jsonrpc.request.id": str(exchange.identifier), **({} if exchange.modern else _session(exchange.caller))}
         with self._observed(about, own, exchange.raw_meta) as seen:
             parts = await super()._answer(exchange, session)
             if exchange.method == "tools/call" and _is_tool_error(parts):
                 seen.fail("tool_error")
             return parts
+
+    def refused(self, message: Envelope, fault: RpcError) -> None:
+        if message.method is UNSET:
+            return
+        version, meta = "", None
+        with suppress(RpcError):  # where these are what is wrong with it
+            params, known = parse_params(message.params)
+            version, meta = parse_string(known.version) or "", params.meta if params.meta is not UNSET else None
+        method = str(message.method)
+        about = self._about(method, version if version in VERSIONS else "") | _target(method, message.params)
+        own: Attributes = {"jsonrpc.request.id": str(message.id)[:200]} if isinstance(message.id, (str, int)) else {}
+        with suppress(RpcError), self._observed(about, own, meta):
+            raise fault
 
     async def initialize(self, message: Envelope, caller: Caller, send: SendNotification) -> tuple[Session, bytes]:
         own = {"jsonrpc.request.id": str(message.id), **_session(caller)}
@@ -87,11 +96,11 @@ class _Observed:
         self.about = about
         self._tracing = tracing
         ambient, parent = get_current_span().get_span_context(), _extract(meta)
-        target = about.get("gen_ai.tool.name") or about.get("gen_ai.prompt.name")
-        name = f"{about['mcp.method.name']} {target}" if target else str(about["mcp.method.name"])
         # The client's own span is the parent, whatever carries the request; that is linked.
         links = [SpanLink(ambient)] if parent is not None and ambient.is_valid else []
-        self._span = tracing.span(name, {**about, **own}, context=parent, kind=SpanKind.SERVER, links=links)
+        self._span = tracing.span(
+            _span_name(about), {**about, **own}, context=parent, kind=SpanKind.SERVER, links=links
+        )
         self._made: Any = None
 
     def fail(self, kind: str) -> None:
@@ -107,28 +116,13 @@ class _Observed:
         if error is not None:
             self.about |= _problem_of(error)
         self._made.set_attributes(self.about)
-        measured = {key: value for key, value in self.about.items() if key != "mcp.resource.uri"}  # any text
+        measured = {key: value for key, value in self.about.items() if key != "mcp.resource.uri"}
         self._tracing.measure("mcp.server.operation.duration", time.perf_counter() - self._started, measured)
         self._span.__exit__(kind, error, trace)
 
 
 def _session(caller: Caller) -> Attributes:
     return {"mcp.session.id": caller.session} if caller.session else {}
-
-
-def _target(method: str, params: Raw) -> Attributes:
-    """What a request is about, by the conventions."""
-    if method not in ("tools/call", "prompts/get") and not method.startswith("resources/"):
-        return {}
-    try:
-        named = msgspec.json.decode(params, type=_Named)
-    except DECODE_ERRORS:
-        return {}
-    if method == "tools/call":
-        return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": named.name[:200]}
-    if method == "prompts/get":
-        return {"gen_ai.prompt.name": named.name[:200]}
-    return {"mcp.resource.uri": named.uri[:2000]} if named.uri else {}
 
 
 def _is_tool_error(parts: Parts) -> bool:

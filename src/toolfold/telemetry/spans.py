@@ -14,12 +14,13 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from toolfold import __version__
 from toolfold.calls import Handler
 from toolfold.errors import ConfigError, RemoteError, ToolfoldError
 from toolfold.types import CallContext, Caller, Outcome, ToolCall
+from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.observer import OBSERVERS, _RequestEnd
 from toolfold.wire.serving.exchange import RpcError
 
@@ -37,14 +38,17 @@ _HISTOGRAMS = {
     "mcp.client.session.duration": "How long a connection to a server lasted.",
     "mcp.server.session.duration": "How long a session of a client lasted.",
 }
-# A client may name any tool: of names beyond these the histograms say no more than that there were others.
+# By which a request is measured. A resource's URI may be any text, and stands in spans alone.
+_MEASURED = frozenset({"mcp.method.name", "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.prompt.name"})
+# A client may name any tool, any method: of names beyond these the histograms say no more than that there were others.
+_NAMED_BY_CLIENTS = ("mcp.method.name", "gen_ai.tool.name", "gen_ai.prompt.name")
 _MAX_NAMES = 1_000
 _OTHER = "_OTHER"
 
 Attributes = dict[str, str | int]
 
-# The tool of the call around us, by the name that its server knows.
-_called: ContextVar[str] = ContextVar("called", default=_OTHER)
+# The request to a server that is made around us: what its span says of it, and the span itself.
+_sent: "ContextVar[tuple[Attributes, Span] | None]" = ContextVar("sent", default=None)
 
 
 class Tracing:
@@ -73,7 +77,7 @@ class Tracing:
         if meters is None and metrics:
             meters = self._meters(metrics_endpoint)
         self._histograms = {} if meters is None else _histograms(meters)
-        self._names: set[str] = set()
+        self._names: dict[str, set[str]] = {name: set() for name in _NAMED_BY_CLIENTS}
         OBSERVERS.append(self._request_ended)
 
     def _tracers(self, endpoint: str, *, wanted: bool) -> "TracerProvider":
@@ -112,22 +116,18 @@ class Tracing:
 
     def wrap(self, handler: Handler) -> Handler:
         """A client span around each call, whose context the server gets."""
-        from opentelemetry.trace import SpanKind, get_current_span
 
         async def traced(call: ToolCall, context: CallContext) -> Outcome:
             tool = call.tool
             attributes: Attributes = {
-                **_about_call("tools/call", tool.name),
+                **_about_request(call),
                 "toolfold.tool.id": tool.tool_id,
                 "toolfold.tool.version": tool.version,
                 "toolfold.server": tool.server,
                 **_caller_attributes(context.caller),
             }
-            # Where a client's request is served here, that has its span, below the client's own.
-            parent = None if get_current_span().get_span_context().is_valid else _extract(context.meta)
-            _called.set(tool.name)
-            with self.span(f"tools/call {tool.name}", attributes, context=parent, kind=SpanKind.CLIENT) as span:
-                outcome = await handler(call, msgspec.structs.replace(context, meta=_inject(context.meta)))
+            with self._sending(attributes, context.meta) as (span, meta):
+                outcome = await handler(call, msgspec.structs.replace(context, meta=meta))
                 span.set_attribute("toolfold.result.bytes", len(memoryview(outcome.raw)))
                 if outcome.is_error:
                     _failed(span, "tool_error")
@@ -135,10 +135,29 @@ class Tracing:
 
         return traced
 
-    def _request_ended(self, end: _RequestEnd) -> None:
-        """A request to a server is over, whichever; a call's own span is the one around us."""
+    @contextlib.contextmanager
+    def passing_on(self, method: str, params: Raw, meta: Raw | None, caller: Caller) -> Iterator[Raw | None]:
+        """A client span around a request that is passed on as it is; gives what the server gets as `_meta`."""
+        attributes = {"mcp.method.name": method[:100], **_target(method, params), **_caller_attributes(caller)}
+        with self._sending(attributes, meta) as (_, own):
+            yield own
+
+    @contextlib.contextmanager
+    def _sending(self, attributes: Attributes, meta: Raw | None) -> "Iterator[tuple[Span, Raw | None]]":
+        """A client span, and `_meta` with its context."""
         from opentelemetry.trace import SpanKind, get_current_span
 
+        # Where a client's request is served here, that has its span, below the client's own.
+        parent = None if get_current_span().get_span_context().is_valid else _extract(meta)
+        with self.span(_span_name(attributes), attributes, context=parent, kind=SpanKind.CLIENT) as span:
+            before = _sent.set((attributes, span))
+            try:
+                yield span, _inject(meta)
+            finally:
+                _sent.reset(before)
+
+    def _request_ended(self, end: _RequestEnd) -> None:
+        """A request to a server is over, whichever; a call's own span is the one around us."""
         place: Attributes = {"network.transport": "tcp" if end.place else "pipe"}
         if end.version:
             place["mcp.protocol.version"] = end.version
@@ -149,34 +168,41 @@ class Tracing:
         if not end.method:
             self.measure("mcp.client.session.duration", end.seconds, place | problem)
             return
+        self._note_request(end, place, problem)
+        sent = _sent.get()
+        about: Attributes = {"mcp.method.name": end.method}
+        if sent is not None and sent[0]["mcp.method.name"] == end.method:
+            about = {name: value for name, value in sent[0].items() if name in _MEASURED}
+        self.measure("mcp.client.operation.duration", end.seconds, about | place | problem)
+
+    def _note_request(self, end: _RequestEnd, place: Attributes, problem: Attributes) -> None:
+        """Completes the span around us, or makes one for a request that has none."""
+        from opentelemetry.trace import SpanKind, get_current_span
+
         own: Attributes = {"jsonrpc.request.id": str(end.number)}
         if end.session:
             own["mcp.session.id"] = end.session
-        span = get_current_span()
-        if end.method == "tools/call" and span.is_recording():
-            span.set_attributes({**place, **own, **problem})
-        else:
-            began = time.time_ns() - int(end.seconds * 1e9)
-            attributes = {"mcp.method.name": end.method, **place, **own}
-            made = self.tracer.start_span(end.method, attributes=attributes, kind=SpanKind.CLIENT, start_time=began)
-            if problem:
-                _failed(made, str(problem["error.type"]))
-                made.set_attributes(problem)
-            made.end()
-        about: Attributes = {"mcp.method.name": end.method}
-        if end.method == "tools/call":
-            about = _about_call(end.method, _called.get())
-        self.measure("mcp.client.operation.duration", end.seconds, about | place | problem)
+        sent = _sent.get()
+        if sent is not None and sent[0]["mcp.method.name"] == end.method and get_current_span() is sent[1]:
+            sent[1].set_attributes({**place, **own, **problem})
+            return
+        began = time.time_ns() - int(end.seconds * 1e9)
+        attributes = {"mcp.method.name": end.method, **place, **own}
+        made = self.tracer.start_span(end.method, attributes=attributes, kind=SpanKind.CLIENT, start_time=began)
+        if problem:
+            _failed(made, str(problem["error.type"]))
+            made.set_attributes(problem)
+        made.end()
 
     def measure(self, name: str, seconds: float, attributes: Attributes) -> None:
         """Adds a duration to a histogram, where they are wanted."""
         histogram = self._histograms.get(name)
         if histogram is None:
             return
-        for key in ("gen_ai.tool.name", "gen_ai.prompt.name"):
-            if key in attributes and attributes[key] not in self._names:
-                if len(self._names) < _MAX_NAMES:
-                    self._names.add(str(attributes[key]))
+        for key, names in self._names.items():
+            if key in attributes and attributes[key] not in names:
+                if len(names) < _MAX_NAMES:
+                    names.add(str(attributes[key]))
                 else:
                     attributes = {**attributes, key: _OTHER}
         histogram.record(seconds, attributes)
@@ -209,8 +235,40 @@ class Tracing:
                 raise
 
 
-def _about_call(method: str, tool: str) -> Attributes:
-    return {"mcp.method.name": method, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+def _about_request(call: ToolCall) -> Attributes:
+    """What a call asks its server for: a tool, or what else stands in the tree."""
+    tool, address = call.tool, call.tool.definition.address
+    if tool.kind == "tool":
+        return {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
+    if tool.kind == "prompt":
+        return {"mcp.method.name": call.method or "prompts/get", "gen_ai.prompt.name": address}
+    uri: Attributes = {"mcp.resource.uri": address[:2000]} if tool.kind == "resource" else {}
+    return {"mcp.method.name": call.method or "resources/read", **uri}
+
+
+def _span_name(about: Attributes) -> str:
+    target = about.get("gen_ai.tool.name") or about.get("gen_ai.prompt.name")
+    return f"{about['mcp.method.name']} {target}" if target else str(about["mcp.method.name"])
+
+
+class _Named(Struct):
+    name: str = ""
+    uri: str = ""
+
+
+def _target(method: str, params: Raw) -> Attributes:
+    """What a request is about, by the conventions."""
+    if method not in ("tools/call", "prompts/get") and not method.startswith("resources/"):
+        return {}
+    try:
+        named = msgspec.json.decode(params, type=_Named)
+    except DECODE_ERRORS:
+        return {}
+    if method == "tools/call":
+        return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": named.name[:200]}
+    if method == "prompts/get":
+        return {"gen_ai.prompt.name": named.name[:200]}
+    return {"mcp.resource.uri": named.uri[:2000]} if named.uri else {}
 
 
 def _problem_of(error: BaseException | None) -> Attributes:

@@ -14,6 +14,8 @@ from toolfold.wire.negotiation import NegotiationPlan, negotiate
 from toolfold.wire.stdio import STDERR_LINES, StdioTransport, _said, stderr_suffix
 from toolfold.wire.types import Handlers, HttpTarget, StdioTarget, Target, WireOptions
 
+__all__ = ["connect"]
+
 _DEFAULT_OPTIONS = WireOptions()
 _DEFAULT_HANDLERS = Handlers()
 

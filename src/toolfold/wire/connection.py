@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -34,6 +34,8 @@ INPUT_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 # Sends the request once, with these further members of `params`.
 _SendRequest = Callable[[Raw | None], Awaitable[Raw]]
 _MAX_ROUND_PAUSE_S = 1.0
+# More questions of one round are asked in turn: they all wait in memory, and for one person.
+_MAX_AT_ONCE = 20
 
 # How many abandoned requests are remembered, so that a late answer is not taken for noise.
 _MAX_ABANDONED = 1000
@@ -243,8 +245,7 @@ class Connection:
                 if required.requestState is ABSENT:
                     raise unreadable_answer(method, "it asks for input without saying which")
                 await asyncio.sleep(min(0.05 * 2**round_number, _MAX_ROUND_PAUSE_S) if round_number else 0)
-            questions = required.inputRequests.items()
-            answers = {key: await self._answer_input(question, on_input, declared) for key, question in questions}
+            answers = await self._answer_inputs(required.inputRequests, on_input, declared)
             members = {"inputResponses": Raw(encode(answers))} if answers else {}
             if required.requestState is not ABSENT:
                 members["requestState"] = required.requestState
@@ -255,6 +256,23 @@ class Connection:
             f"the server asked for input {max_rounds} times during one {method}",
             next_action="report this to the author of the server",
         )
+
+    async def _answer_inputs(
+        self, questions: "Mapping[str, _InputRequest]", on_input: OnInput | None, declared: frozenset[str] | None
+    ) -> dict[str, Raw]:
+        """The answers to one round. A modern client is asked all at once, as the server does; a legacy one in turn,
+        as its user answers."""
+        for question in questions.values():
+            if not self._dispatcher.may_ask(question.method, declared):
+                raise input_unavailable(question.method)  # before anybody is asked for nothing
+        if getattr(on_input, "era", "") != "modern" or len(questions) > _MAX_AT_ONCE:
+            return {key: await self._answer_input(question, on_input, declared) for key, question in questions.items()}
+        tasks = [asyncio.ensure_future(self._answer_input(one, on_input, declared)) for one in questions.values()]
+        try:
+            return dict(zip(questions, await asyncio.gather(*tasks), strict=True))
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def _answer_input(
         self, question: "_InputRequest", on_input: OnInput | None, declared: frozenset[str] | None

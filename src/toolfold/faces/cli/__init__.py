@@ -59,6 +59,7 @@ COMMANDS = {
     "trust": "trust:trust",
     "stats": "audit:stats",
     "extract": "outputs:extract_local",
+    "conformance": "conformance:_conformance",
     "doctor": "doctor:doctor",
     "bench": "bench:bench",
     "help": "manual:show_help",

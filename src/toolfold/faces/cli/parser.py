@@ -28,6 +28,8 @@ EXIT_CODES = """exit codes:
   8  agent: it answered without calling any tool
   130  interrupted
 """
+# The commands that take a server's command after `--`.
+_STARTING = frozenset({"add", "conformance"})
 # Every one runs as it is in the folder that `toolfold demo --keep` leaves: a test does so.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("demo", "demo --serve", "demo --keep playground"),
@@ -55,6 +57,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "call sqlite.query sql='SELECT abs(?)' parameters:='[-3]'",
         """call git.log '{"limit": 3}'""",
     ),
+    "conformance": ("conformance -- toolfold serve --profile discovery",),
     "outputs": ("outputs",),
     "output": ("output last 'rows[3]'", "output last --save result.json"),
     "inspect-output": ("inspect-output git.log", "inspect-output git.log 'commits[]'"),
@@ -237,6 +240,9 @@ def _add_setup(command: _AddCommand) -> None:
     serve.choice("--profile", profiles, text)
     serve.value("--server", "NAME", "transparent: which server")
     serve.value("--subset", "NAME", "only the tools of [subsets.NAME]; over HTTP each is at /mcp/p/NAME anyway")
+    serve.value(
+        "--server-json", "NAME", "only print a server.json for the MCP registry, under a name like com.example/tools"
+    )
     serve.choice("--log", ("text", "json"), "how the log on standard error is written")
 
     init = command("init", "write a toolfold.toml to begin with, and its schema for editors beside it")
@@ -440,6 +446,15 @@ def _add_review(command: _AddCommand) -> None:
 
 
 def _add_diagnostics(command: _AddCommand) -> None:
+    conformance = command("conformance", "whether a server conforms to the discovery extension (docs/specification.md)")
+    conformance.value("target", "ADDRESS", "its address, or after -- its program with arguments", nargs="*")
+    text = "a header for the address (may be repeated)"
+    conformance.value("--header", "NAME:VALUE", text, action="append", default=[])
+    conformance.value("--call", "TOOL_ID", "a tool that may be called; without one, none is")
+    conformance.value("--args", "JSON", "its arguments", default="{}")
+    text = "how long one case may take; all of them ten times as long"
+    conformance.number("--timeout", "SECONDS", text, default=30, most=3600)
+
     local = command("extract", "a part of a local file, by a request in plain words")
     local.value("file", "FILE", "the file to read, or - for what is piped in")
     local.value("request", "REQUEST", EXTRACTION, nargs="+")
@@ -505,8 +520,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     # the command's name.
     shared = argparse.Namespace(config=None, home=None, json=False, verbose=0)
     cut = argv.index("--") if "--" in argv else len(argv)
-    # What stands after `--` is the command of a server to add, and argparse loses it once an option stands before it.
-    own, after = (argv[:cut], argv[cut + 1 :]) if "add" in argv[:cut] else (argv, ())
+    # What stands after `--` is a server's command, and argparse loses it once an option stands before it.
+    own, after = (argv[:cut], argv[cut + 1 :]) if _STARTING.intersection(argv[:cut]) else (argv, ())
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(own, shared)
     command = parser.commands().get(arguments.command or "", parser)
@@ -518,7 +533,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         name = unknown[0].partition("=")[0]
         guess = _guess(name, command.options()) if name.startswith("-") else ""
         raise ConfigError(f"unknown: {' '.join(unknown)}{guess}", next_action=f"see: {command.prog} --help")
-    if after and arguments.command == "add":
+    if after and arguments.command in _STARTING:
         arguments.target += after
     elif after:
         return parser.parse_args(argv, shared)

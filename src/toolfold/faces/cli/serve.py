@@ -61,6 +61,11 @@ TRIM_BYTES = 64 << 20
 
 
 def serve(arguments: argparse.Namespace, output: Output) -> None:
+    if arguments.server_json is not None:
+        from toolfold.faces.mcp_server.server_card import _server_json
+
+        output.data(_server_json(load_settings(arguments, require_servers=False), arguments.server_json))
+        return
     settings = load_settings(arguments, require_servers=arguments.profile != "live")
     worker = _as_worker() if arguments.workers > 1 else None
     _set_up_logs(settings, arguments, f"worker {worker.number}: " if worker is not None else "")
@@ -114,6 +119,7 @@ async def _serve_http(
     from toolfold.faces.console import _console_routes
     from toolfold.faces.http_api import _Drain, make_app
     from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
+    from toolfold.faces.mcp_server.server_card import _CardApp
     from toolfold.wire.serving.http import McpHttpApp
 
     host, port = parse_address(arguments.http)
@@ -146,7 +152,8 @@ async def _serve_http(
             try:
                 pages = _console_routes(gateway, guard) if entry is None else entry.routes(gateway)
                 rest = make_app(gateway, guard, drain, pages)
-                site = Site(mcp, rest, gateway.render_metrics, subset, identities.metadata)
+                card = _CardApp(lambda: gateway.settings, guard, address)
+                site = Site(mcp, rest, gateway.render_metrics, subset, identities.metadata, card=card)
                 await run_site(drain.wrap(site), bound, stop)
             finally:
                 for app in (*subsets.values(), mcp):

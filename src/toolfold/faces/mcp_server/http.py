@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ RenderMetrics = Callable[[Caller], Awaitable[tuple[str, bytes]]]
 ENDPOINT = "/mcp"
 SUBSETS = "/mcp/p/"
 METRICS = "/metrics"
+CARD = "/mcp/server-card"
 SHUTDOWN_GRACE_S = 3
 # The event loop takes one new connection from a socket in each turn. A turn may answer hundreds of requests, so a crowd
 # that arrives at once would wait for seconds; the same socket under several numbers lets in several a turn.
@@ -39,7 +41,8 @@ SOCKET_COPIES = 32
 
 class Site:
     """The ASGI app of one port. `rest` answers whatever is not MCP; `subset` gives the app of a subset by its name,
-    if there is one now; `metadata` what clients that sign in read first, where there is an issuer."""
+    if there is one now; `metadata` what clients that sign in read first, where there is an issuer; `card` answers with
+    the server card."""
 
     def __init__(
         self,
@@ -48,11 +51,15 @@ class Site:
         metrics: RenderMetrics | None = None,
         subset: "Callable[[str], McpHttpApp | None]" = lambda name: None,
         metadata: Callable[[], bytes] = bytes,
+        *,
+        card: Asgi | None = None,
     ) -> None:
         self._mcp = mcp
+        self._pages: dict[str, Asgi] = {} if card is None else {CARD: card}
+        if metrics is not None:
+            self._pages[METRICS] = partial(_call_metrics, mcp, metrics)
         self._subset = subset
         self._rest = rest
-        self._metrics = metrics
         self._metadata = metadata
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,8 +67,8 @@ class Site:
             await self._mcp(scope, receive, send)
         elif scope["path"].startswith(SUBSETS):
             await self._call_subset(scope, receive, send)
-        elif scope["path"] == METRICS and self._metrics is not None:
-            await self._mcp.guarded(scope, receive, send, self._metrics)
+        elif (page := self._pages.get(scope["path"])) is not None:
+            await page(scope, receive, send)
         elif f"{scope['path']}/".startswith(f"{METADATA_PATH}/") and (document := self._metadata()):
             await self._mcp.public(scope, receive, send, document)
         elif self._rest is not None:
@@ -74,6 +81,10 @@ class Site:
             await app(scope, receive, send)
         elif scope["type"] == "http":  # whoever may not come in learns no subset's name
             await self._mcp.admitted(scope, receive, send, self._rest or _nothing_here)
+
+
+async def _call_metrics(mcp: "McpHttpApp", metrics: RenderMetrics, scope: Scope, receive: Receive, send: Send) -> None:
+    await mcp.guarded(scope, receive, send, metrics)
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

@@ -42,9 +42,12 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
         return
     from toolfold.faces.mcp_server.leaf_requests import LeafRequests
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
+    from toolfold.faces.surface.definitions import DISCOVERY_CAPABILITY, DISCOVERY_VERSION
 
     leaves = LeafRequests(gateway)
-    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, leaves=leaves)
+    # `auto` takes the operations also while it lists the tools themselves.
+    speaks = {DISCOVERY_CAPABILITY: {"version": DISCOVERY_VERSION}} if profile in ("discovery", "auto") else None
+    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, leaves=leaves, experimental=speaks)
     try:
         with _telling_sign_ins(gateway, app.hub):
             yield app

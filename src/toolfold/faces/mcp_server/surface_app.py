@@ -1,7 +1,8 @@
 """Any surface as an MCP server: its tools, its instructions, its calls; with a gateway, the resources and prompts of
 all servers beside them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -100,7 +101,14 @@ class SurfaceApp:
         name: str = "toolfold",
         on_left: OnLeft | None = None,
         leaves: LeafRequests | None = None,
+        experimental: Mapping[str, Any] | None = None,
     ) -> None:
+        """`experimental`: the extensions that the surface speaks, with what each says of itself."""
+        self._capabilities = {
+            "tools": {"listChanged": True},
+            **(CAPABILITIES if leaves else {}),
+            **({"experimental": experimental} if experimental else {}),
+        }
         self.hub = NotificationHub()
         self._on_left = on_left
         self._leaves = leaves
@@ -120,7 +128,7 @@ class SurfaceApp:
     async def about(self, caller: Caller) -> About:
         return About(
             info={"name": self._name, "version": __version__, "title": "toolfold"},
-            capabilities={"tools": {"listChanged": True}, **(CAPABILITIES if self._leaves else {})},
+            capabilities=self._capabilities,
             instructions=await self._surface.instructions(caller),
             ttl_ms=0,
         )

@@ -10,6 +10,7 @@ server lists is compared with the catalogue before it is shown: a definition tha
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -92,15 +93,17 @@ class TransparentApp:
 
     async def _forward(self, exchange: Exchange) -> Raw:
         await self._raise_log_level(exchange)
-        context = self._context(exchange)
-        result = await self._passthrough.request(
-            exchange.method,
-            _forwarded_params(exchange, context.meta),
-            capabilities=context.capabilities,
-            inputs=context.inputs,
-            on_progress=context.on_progress,
-            on_input=context.on_input,
-        )
+        context, tracing = self._context(exchange), self._gateway.tracing
+        about = (exchange.method, exchange.params, context.meta, exchange.caller)
+        with tracing.passing_on(*about) if tracing is not None else nullcontext(context.meta) as meta:
+            result = await self._passthrough.request(
+                exchange.method,
+                _forwarded_params(exchange, meta),
+                capabilities=context.capabilities,
+                inputs=context.inputs,
+                on_progress=context.on_progress,
+                on_input=context.on_input,
+            )
         if not self._gateway.settings.outputs.redact_secrets:
             return result
         return await asyncio.to_thread(self._gateway.redactor.passed_on, result)

@@ -39,6 +39,10 @@ class _Definition(Struct, frozen=True, kw_only=True):
         }
 
 
+DISCOVERY_CAPABILITY = "dev.toolfold/discovery"
+"""Under `capabilities.experimental`: these operations as an extension, docs/specification.md."""
+DISCOVERY_VERSION = 1
+
 TEXT: dict[str, Any] = {"type": "string"}
 # How to ask. No example of a query, and no word of leaving something out: small models send the example, or leave out
 # what matters (measured: docs/search.md).

@@ -63,7 +63,7 @@ class ToolListing(Struct, frozen=True):
                 next_action="list the tools again: they may have changed",
             )
         work = call_tool(gateway, self.ids[name], arguments, replace(context, tool_name=name))
-        return await (to_result(work, self._described) if alone else to_result(work))
+        return await to_result(work, context, *((self._described,) if alone else ()))
 
     def _described(self, error: dict[str, Any]) -> str:
         """An error in the words of a list of tools: under the names that they have here."""

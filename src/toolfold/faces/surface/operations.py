@@ -359,7 +359,8 @@ class Operations:
     async def result(self, name: str, args: Raw, context: CallContext) -> Raw:
         """The same as an MCP result. What goes wrong is one, too: of `tool_output`, in plain text like its answers."""
         work = self.run(name, args, context)
-        return await (to_result(work, partial(_describe_failure, args)) if name == "tool_output" else to_result(work))
+        own = (partial(_describe_failure, args),) if name == "tool_output" else ()
+        return await to_result(work, context, *own)
 
     async def _forward(self, name: str, kind: type[Struct], args: Raw, context: CallContext) -> Answer:
         """An operation that is a method of the gateway, under the same name and with the same arguments."""

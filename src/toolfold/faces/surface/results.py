@@ -13,8 +13,10 @@ from msgspec import Raw, Struct
 
 from toolfold import errors
 from toolfold.calls.sign_in import SignInByAddress
-from toolfold.errors import ToolfoldError, UpstreamError
+from toolfold.errors import RemoteError, ToolfoldError, UpstreamError
 from toolfold.text import truncate
+from toolfold.types import CallContext
+from toolfold.wire.jsonrpc import MISSING_CAPABILITY
 
 log = logging.getLogger("toolfold.surface")
 
@@ -46,13 +48,15 @@ def _error_json(error: dict[str, Any]) -> str:
     return to_json({"error": error})
 
 
-async def to_result(work: Awaitable[Answer], describe: Callable[[dict[str, Any]], str] = _error_json) -> Raw:
+async def to_result(
+    work: Awaitable[Answer], context: CallContext, describe: Callable[[dict[str, Any]], str] = _error_json
+) -> Raw:
     """The `CallToolResult` of an operation. What goes wrong in it is a result, too, in the words of `describe`."""
     try:
         answer = await work
-    except SignInByAddress:
-        raise  # the client acts on it, no model can
     except ToolfoldError as error:
+        if _is_for_client(error, context):
+            raise
         return _text_result(describe(error_dict(error)), is_error=True)
     except Exception:  # a bug; its text may hold secrets of a server, so only the log gets it
         log.exception("an operation failed")
@@ -62,6 +66,13 @@ async def to_result(work: Awaitable[Answer], describe: Callable[[dict[str, Any]]
     if isinstance(answer, TextAndData):
         return _text_result(answer.text, is_error=answer.is_error)
     return _text_result(answer if isinstance(answer, str) else to_json(answer))
+
+
+def _is_for_client(error: ToolfoldError, context: CallContext) -> bool:
+    """Whether a client acts on an error, and no model can: a sign-in, or a capability that it did not declare."""
+    modern = getattr(context.on_input, "era", "") == "modern"  # the code is known to no earlier version
+    missing = isinstance(error, RemoteError) and error.rpc_code == MISSING_CAPABILITY
+    return isinstance(error, SignInByAddress) or (missing and modern)
 
 
 def error_dict(error: ToolfoldError) -> dict[str, Any]:

@@ -142,6 +142,7 @@ class McpHttpApp:
             await responder.plain(400, fault.response(None))
             return
         except RpcError as fault:
+            self._server.refused(message, fault)
             identifier = message.id if message.id is not UNSET else None
             await responder.plain(400, fault.response(identifier))
             return
@@ -186,6 +187,7 @@ class McpHttpApp:
             cancel = await self._server.pass_on(message, parsed, caller, stream) if passed_on else None
             cancel = cancel or self._server.modern(message, parsed, caller, stream, headers).canceller(stream)
         except RpcError as fault:
+            self._server.refused(message, fault)
             stream.finish(fault.response(message.id), fault)
             await responder.stream(stream, modern=True)
             return
@@ -263,6 +265,7 @@ class _LegacyHandler:
             try:
                 self._server.legacy(message, legacy, stream)
             except RpcError as fault:
+                self._server.refused(message, fault)
                 stream.finish(fault.response(message.id), fault)
         resumes = legacy.client.version >= _RESUMING_VERSION
         prime = b"id: %b_0\nretry: %d\ndata: \n\n" % (stream.name.encode(), _RETRY_MS) if resumes else b""

@@ -138,6 +138,9 @@ class Server:
                 return held
         return self._start(exchange)
 
+    def refused(self, message: Envelope, fault: RpcError) -> None:
+        """Hears of a request that is malformed, and so was not begun: for whoever measures."""
+
     def _client(self, caller: Caller, parsed: ParsedParams) -> Client:
         """The client as the request describes it. It does so with every request: a short `_meta` is parsed once."""
         params, meta = parsed

@@ -133,6 +133,7 @@ class _Pipe:
             try:
                 self._request(message, parse_params(message.params), sink)
             except RpcError as fault:
+                self._server.refused(message, fault)
                 sink.finish(fault.response(message.id), fault)
 
     def _request(self, message: Envelope, parsed: ParsedParams, sink: "_Pipe | _Batch") -> None:
