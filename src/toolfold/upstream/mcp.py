@@ -16,6 +16,7 @@ from toolfold.config.self_reference import answers_as_toolfold
 from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.text import truncate
 from toolfold.types import (
+    RENDERS_APPS,
     CallContext,
     Listing,
     OnInput,
@@ -72,6 +73,7 @@ class McpUpstream:
             hooks.wire,
             start_timeout_s=spec.start_timeout_s,
             request_timeout_s=call_timeout_s,
+            lists_to=RENDERS_APPS,  # some of our clients do
         )
         handlers = Handlers(
             on_notification=self._on_notification,
