@@ -98,8 +98,14 @@ class Doubts(TypedDict):
     """Why this may not be what the server lists now."""
 
 
+class _NamedTool(TypedDict):
+    name: str
+    tool_id: NotRequired[str]
+    """Where it is a tool that the caller may see, and no other has that name."""
+
+
 class LeafNotes(TypedDict, total=False):
-    """What is told of a resource, a template or a prompt, and of no tool."""
+    """What is told of a resource, a template, a prompt or a skill, and of no tool."""
 
     kind: str
     address: str
@@ -107,6 +113,8 @@ class LeafNotes(TypedDict, total=False):
     how_to_read: str
     media_type: str
     size: int
+    tools_named: list[_NamedTool]
+    """The tools that a skill names, which grants nobody anything."""
 
 
 class ExpandedTool(Doubts, LeafNotes):

@@ -2,8 +2,10 @@
 
     toolfold://resources/SERVER/URI             one resource, its URI percent-encoded whole
     toolfold://templates/SERVER/TEMPLATE?a=1    what values make of a template
+    skill://SERVER/…  ui://SERVER/…             a file of a skill, an app: hosts go by the scheme, and look for files
+                                                of a skill beside each other, so each step is encoded for itself
 
-Both come back byte for byte. A template that is shown keeps its variables, all in the query: only so is it known what
+All come back byte for byte. A template that is shown keeps its variables, all in the query: only so is it known what
 of an address its server encoded and what the client. Above: whoever lists and reads resources.
 """
 
@@ -14,10 +16,13 @@ from msgspec import Struct
 
 from toolfold.uri_template import UriTemplate, Value
 
-__all__ = ["LeafAddress", "parse_address", "resource_address", "template_address"]
+__all__ = ["LeafAddress", "parse_address", "resource_address", "skill_address", "template_address"]
 
-RESOURCES = "toolfold://resources/"
-TEMPLATES = "toolfold://templates/"
+TOOLFOLD = "toolfold://"
+RESOURCES = f"{TOOLFOLD}resources/"
+TEMPLATES = f"{TOOLFOLD}templates/"
+SKILLS = "skill://"
+_OWN_SCHEMES = (SKILLS, "ui://")
 
 # Longer ones are not offered, and not read.
 MAX_URI_CHARS = 8_192
@@ -33,7 +38,20 @@ class LeafAddress(Struct, frozen=True):
 
 
 def resource_address(server: str, uri: str) -> str:
-    return f"{RESOURCES}{_segment(server)}/{_segment(uri)}"
+    scheme = next((one for one in _OWN_SCHEMES if uri.startswith(one)), "")
+    return _stepwise(scheme, server, uri) if scheme else f"{RESOURCES}{_segment(server)}/{_segment(uri)}"
+
+
+def skill_address(server: str, uri: str) -> str:
+    """Of a file of a skill, whatever scheme its server gave it."""
+    return _stepwise(SKILLS, server, uri)
+
+
+def _stepwise(scheme: str, server: str, uri: str) -> str:
+    rest = uri.removeprefix(scheme)
+    # An empty step stands before a URI that is written whole.
+    rest = f"/{uri}" if rest == uri or rest.startswith("/") else rest
+    return f"{scheme}{_segment(server)}/{'/'.join(map(_segment, rest.split('/')))}"
 
 
 def template_address(server: str, template: UriTemplate) -> str:
@@ -44,6 +62,8 @@ def template_address(server: str, template: UriTemplate) -> str:
 
 def parse_address(text: str) -> LeafAddress | None:
     """What an address of ours names; `None` where it is none."""
+    if text.startswith(_OWN_SCHEMES):
+        return _parse_stepwise(text)
     for front in (RESOURCES, TEMPLATES):
         server, slash, rest = text.removeprefix(front).partition("/")
         if not (text.startswith(front) and server and slash and rest):
@@ -55,6 +75,14 @@ def parse_address(text: str) -> LeafAddress | None:
         template = template.partition("{")[0]
         return LeafAddress(unquote(server), template=unquote(template), values=_values(query))
     return None
+
+
+def _parse_stepwise(text: str) -> LeafAddress | None:
+    scheme = next(one for one in _OWN_SCHEMES if text.startswith(one))
+    server, _, rest = text.removeprefix(scheme).partition("/")
+    plain = "/".join(map(unquote, rest.split("/")))
+    uri = plain[1:] if plain.startswith("/") else scheme + plain
+    return LeafAddress(unquote(server), uri=uri) if server and rest else None
 
 
 def _segment(text: str) -> str:

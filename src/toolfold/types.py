@@ -17,13 +17,17 @@ from toolfold.text import printable, text_of
 Path = tuple[str, ...]
 
 # How a server is reached.
-Transport = Literal["stdio", "http", "openapi", "functions"]
+Transport = Literal["stdio", "http", "openapi", "functions", "skills"]
 
 # What a leaf of the tree is. A template makes the addresses of resources out of values.
-Kind = Literal["tool", "resource", "template", "prompt"]
+Kind = Literal["tool", "resource", "template", "prompt", "skill"]
 
 # MCP 2026-07-28 (no handshake) or the handshake versions before it.
 Era = Literal["modern", "legacy"]
+
+# The extension of MCP by which a client says that it renders apps.
+APPS = "io.modelcontextprotocol/ui"
+RENDERS_APPS = Raw(b'{"extensions":{"%b":{"mimeTypes":["text/html;profile=mcp-app"]}}}' % APPS.encode())
 
 # Where an upstream stands. `idle`: not opened yet, or closed on purpose.
 Status = Literal["idle", "connecting", "ready", "failed", "disabled", "needs sign-in", "not accepted"]
@@ -88,7 +92,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     credentials: Literal["shared", "caller"] = "shared"
     """HTTP: whose token or headers go to it: one for everybody, or each caller's own."""
     document: str = ""
-    """OpenAPI: path or loopback URL of the document. Functions: a module or a file, and `:name` for one of them."""
+    """OpenAPI: path or loopback URL of the document. Functions: a module or a file, and `:name` for one of them.
+    Skills: their folder."""
     enabled: bool = True
     start_timeout_s: float = 30.0
     keep_alive: bool = False
@@ -152,7 +157,7 @@ class _Named(Struct):
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):
     """A tool as its server sent it: the whole object undecoded, and the few fields that every stage reads. A resource,
-    a template and a prompt are leaves like tools: of another `kind`, and called to be read."""
+    a template, a prompt and a skill are leaves like tools: of another `kind`, and called to be read."""
 
     name: str
     raw: Raw

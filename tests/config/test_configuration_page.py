@@ -21,7 +21,7 @@ def blocks(language: str) -> list[str]:
 def test_the_example_loads_and_shows_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "toolfold.toml").write_text(blocks("toml")[0], "utf-8")
     settings = Settings.load(environ={"HOME": str(tmp_path / "home"), "TOOLFOLD_TRUST_PROJECT": "1"}, cwd=tmp_path)
-    assert [spec.transport for spec in settings.servers] == ["stdio", "http", "openapi", "functions"]
+    assert [spec.transport for spec in settings.servers] == ["stdio", "http", "openapi", "functions", "skills"]
     assert (settings.limits, settings.outputs, settings.model) == (Limits(), Outputs(), Model(name="openai:gpt-…"))
     assert settings.warnings == ()
 

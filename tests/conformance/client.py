@@ -3,6 +3,7 @@
 It uses the wire layer as any user of it would, and is not told which era to speak: that it finds out.
 What a scenario wants done stands in one function per scenario. Scenarios about authorization use the sign-in of an
 upstream, with a person who says yes to everything: the authorization page is fetched, and answers with a redirect.
+Those about skills use a whole gateway.
 """
 
 import asyncio
@@ -12,16 +13,18 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 from msgspec import Raw
 
+from toolfold import Gateway, Settings
 from toolfold.auth.grants import prepare
 from toolfold.auth.session import OAuthSession
 from toolfold.auth.vault import KEY_VARIABLE, Vault
-from toolfold.errors import SignInRequired
+from toolfold.errors import ProtocolViolation, SignInRequired
 from toolfold.types import OAuthSpec, ServerSpec
 from toolfold.wire import Connection, HttpTarget, WireOptions, connect
 
@@ -162,11 +165,26 @@ async def signed_in(url: str, scenario: str) -> None:
         raise AssertionError("signed in too often")
 
 
+async def skills(url: str, scenario: str) -> None:
+    """Reads every file of every skill, as far as the gateway shows them; or looks around and reads none."""
+    spec = ServerSpec(name="server", transport="http", url=url)
+    with tempfile.TemporaryDirectory() as home:
+        async with Gateway(Settings(home=Path(home), servers=(spec,))) as gateway:
+            await gateway.build(index=False)
+            (listed,) = (await gateway.leaves.page("skill")).leaves
+            await gateway.expand_tool(listed.tool_id)
+            if scenario != "sep-2640-client-no-prefetch":
+                with suppress(ProtocolViolation):
+                    for file in ("SKILL.md", "references/FORMS.md"):
+                        await gateway.call_tool(listed.tool_id, {"file": file})
+
+
 async def main() -> None:
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
-    if scenario.startswith("auth/"):
-        await signed_in(sys.argv[-1], scenario)
-        return
+    for begins, play in {"auth/": signed_in, "sep-2640-": skills}.items():
+        if scenario.startswith(begins):
+            await play(sys.argv[-1], scenario)
+            return
     capabilities = EVERYTHING if scenario == "request-metadata" else FORMS
     connection = await connect(
         HttpTarget(sys.argv[-1]), options=WireOptions(capabilities=capabilities, request_timeout_s=20)

@@ -5,12 +5,14 @@
 First against the fixture server alone, so that its own faults are not taken for ours; then against `toolfold serve` in
 front of it, in the profile `transparent` and in `auto` and `discovery`, for each revision. In these two the suite asks
 through `folded_client.py`, which knows under which addresses the fixture's tools and prompts are found, and
-`EXCEPTIONS` says what does not hold there and why: each of these must still fail, or it is to be taken out. FOLDER
-holds `node_modules` with the suite and a Node of at least version 22; what is missing there is installed with npm.
-Exits with 1 unless every scenario passes that is required and no exception.
+`EXCEPTIONS` says what does not hold there and why: each of these must still fail, or it is to be taken out. At last the
+scenarios for servers with skills, against `toolfold serve` as it is, in front of a server with skills and a folder of
+them. FOLDER holds `node_modules` with the suite and a Node of at least version 22; what is missing there is installed
+with npm. Exits with 1 unless every scenario passes that is required and no exception.
 """
 
 import argparse
+import json
 import os
 import re
 import socket
@@ -24,6 +26,7 @@ from pathlib import Path
 
 from run_client import REVISIONS, install
 
+SERVERS = Path(__file__).parents[1] / "servers"
 FIXTURE = Path(__file__).with_name("fixture_server.py")
 FOLDED = Path(__file__).with_name("folded_client.py")
 SERVED = ("transparent", "auto", "discovery")
@@ -36,6 +39,8 @@ EXCEPTIONS = {
 }
 START_S = 30.0
 RUN_S = 300.0
+# The third, of directories, does not apply: they are not offered.
+SKILLS = ("sep-2640-skills-enumeration", "sep-2640-skills-manifest")
 
 
 def required(folder: Path, revision: str) -> list[str]:
@@ -119,6 +124,46 @@ def run(
     return len(promised) - len(wrong), len(promised)
 
 
+def run_skills(folder: Path, work: Path, *, verbose: bool) -> bool:
+    """Whether the scenarios for servers with skills pass through the default profile."""
+    sys.path.append(str(SERVERS))
+    from made_skills import made, skill
+
+    node, suite = install(folder)
+    held = made(
+        skill("skill://acme/refunds/SKILL.md", {"ref/FORMS.md": "forms"}), skill("skill://pdf/SKILL.md"), page=1
+    )
+    (work / "skills.json").write_text(json.dumps(held))
+    (work / "team" / "notes").mkdir(parents=True)
+    (work / "team" / "notes" / "SKILL.md").write_text("---\nname: notes\ndescription: Take notes.\n---\nNotes.\n")
+    config, port = work / "skills.toml", free_port()
+    args = json.dumps([str(SERVERS / "leaves_stdio.py"), str(work / "skills.json")])
+    config.write_text(f'[servers.docs]\ncommand = "{sys.executable}"\nargs = {args}\n[servers.team]\nskills = "team"\n')
+    command = [sys.executable, "-m", "toolfold", "--config", str(config), "--home", str(work / "skills-home"), "serve"]
+    passed = True
+    with running([*command, "--http", f"127.0.0.1:{port}"], port, work / "skills.log"):
+        for revision in REVISIONS:
+            for name in SKILLS:
+                chosen = ["--scenario", name, "--spec-version", revision, "--force"]
+                done = subprocess.run(
+                    [node, suite, "server", "--url", f"http://127.0.0.1:{port}/mcp", *chosen],
+                    capture_output=True,
+                    text=True,
+                    timeout=RUN_S,
+                    check=False,
+                    cwd=work,
+                    env={**os.environ, "NO_COLOR": "1"},
+                )
+                counts = re.search(r"^Passed: (\d+)/(\d+), 0 failed", done.stdout, re.MULTILINE)
+                fine = counts is not None and counts[1] == counts[2] != "0"
+                passed &= fine
+                if verbose or not fine:
+                    sys.stdout.write(done.stdout + done.stderr)
+                said = f"{counts[1]} of {counts[2]} checks passed" if counts else "FAILED"
+                sys.stdout.write(f"default profile, {revision}, {name}: {said}\n")
+    return passed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -144,6 +189,7 @@ def main() -> int:
                     name = f"through toolfold, {profile}" if profile else "fixture alone"
                     sys.stdout.write(f"{name}, {revision}: {passed} of {wanted} passed\n")
                     sys.stdout.flush()
+        failed |= not run_skills(folder, work, verbose=options.verbose)
     for name, why in EXCEPTIONS.items():
         sys.stdout.write(f"not promised in {' and '.join(SERVED[1:])}: {name}: {why}\n")
     return 1 if failed else 0

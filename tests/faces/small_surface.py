@@ -35,7 +35,7 @@ class SmallSurface:
     async def instructions(self, caller: Caller) -> str:
         return "Use echo."
 
-    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+    async def tools(self, caller: Caller, *, listens: bool = False, apps: bool = False) -> tuple[Raw, ...]:
         names = NAMES if listens and not self.stored else (*NAMES, "more")
         return tuple(tool(name) for name in names)
 

@@ -84,6 +84,19 @@ def test_17_06_add_names_both_ways_of_a_python_file(home: Path, capsys: pytest.C
     assert "chmod" not in said
 
 
+def test_21_a_folder_of_skills_is_added_by_its_path(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine/notes").mkdir(parents=True)
+    Path("mine/notes/SKILL.md").write_text("---\nname: notes\ndescription: Notes.\nallowed-tools: Read\n---\n")
+    assert main(["add", "team", "./mine"]) == 0
+    servers = tomllib.loads(file_of(home).read_text())["servers"]
+    assert servers == {"team": {"skills": str(Path("mine").absolute())}}
+    capsys.readouterr()
+    assert main(["expand", "skill:team.notes"]) == 0
+    said = capsys.readouterr().out
+    assert "skill skill://team/notes/SKILL.md" in said
+    assert "names Read (not here)" in said
+
+
 def test_17_06_edits_at_the_same_time_lose_nothing(home: Path) -> None:
     main(["init"])
     for number in range(4):

@@ -1,11 +1,11 @@
-"""An MCP server over stdio with resources, templates and prompts as a JSON file says, read anew for each request.
+"""An MCP server over stdio with resources, templates, prompts and skills as a JSON file says, read for each request.
 
     python leaves_stdio.py FILE
 
-The file: `resources`, `templates`, `prompts` as they are listed, `page` entries a page (all where it is missing),
-`texts` by URI, `endless` (a list that never ends), `silent` (methods that are never answered), `refuse` (methods that
-fail). Its tools: `point` answers with a link and an embedded resource, `tell` sends any notification, `asked` gives
-what it was asked so far.
+The file: `resources`, `templates`, `prompts`, `skills` as they are listed (with `skills` it declares them), `page`
+entries a page (all where it is missing), `texts` by URI, `endless` (a list that never ends), `silent` (methods that are
+never answered), `refuse` (methods that fail), `tools` besides its own. Those: `point` answers with a link and an
+embedded resource, `tell` sends any notification, `asked` gives what it was asked so far.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 
 FILE = Path(sys.argv[1])
 LISTS = {"resources/list": "resources", "resources/templates/list": "resourceTemplates", "prompts/list": "prompts"}
+LISTS["skills/list"] = "skills"
 TOOLS = [
     {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}}
     for name in ("point", "tell", "asked")
@@ -42,6 +43,8 @@ def called(made: dict[str, Any], name: str, given: dict[str, Any]) -> dict[str, 
         send({"method": given["method"], "params": given.get("params", {})})
     if name == "asked":
         return {"content": [{"type": "text", "text": json.dumps(asked)}]}
+    if name not in ("point", "asked", "tell"):
+        return {"content": [{"type": "text", "text": f"{name} {json.dumps(given)}"}]}
     link = {"type": "resource_link", "uri": "test:linked", "name": "linked"}
     held = {"type": "resource", "resource": {"uri": "test:held", "text": "held"}}
     return {"content": [{"type": "text", "text": "see test:linked"}, link, held]}
@@ -71,7 +74,7 @@ def answer(made: dict[str, Any], method: str, params: dict[str, Any]) -> dict[st
         return filled(params["name"], params.get("arguments", {}))
     if method == "completion/complete":
         return {"completion": {"values": [json.dumps([params["ref"], params["argument"]])]}}
-    return {"tools": TOOLS} if method == "tools/list" else {}
+    return {"tools": [*TOOLS, *made.get("tools", [])]} if method == "tools/list" else {}
 
 
 def main() -> None:
@@ -84,8 +87,9 @@ def main() -> None:
         made = json.loads(FILE.read_text())
         asked.append([method, params])
         if method == "initialize":
-            capabilities = {"tools": {}, "prompts": {"listChanged": True}, "completions": {}}
+            capabilities: dict[str, Any] = {"tools": {}, "prompts": {"listChanged": True}, "completions": {}}
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
+            capabilities["extensions"] = {"io.modelcontextprotocol/skills": {}} if "skills" in made else {}
             about = {"serverInfo": {"name": "leaves", "version": "1"}, "protocolVersion": "2025-11-25"}
             send({"id": message["id"], "result": {**about, "capabilities": capabilities}})
         elif method in made.get("refuse", []) or method == "server/discover":

@@ -1,13 +1,13 @@
-"""Resources, templates and prompts of all servers for whoever asks in the protocol's own words.
+"""Resources, templates, prompts and skills of all servers for whoever asks in the protocol's own words.
 
 Each request is a call like any other: it goes through the pipeline, under the leaf that it is about. Which leaf that
 is, and whether a caller may read a URI that no server lists, is found here. What is hidden is answered as what is not
-there.
+there. A file in the folder of a skill is read as that skill's and in no other way: there it is checked.
 Above: the gateway. Below: the catalogue's view of a caller.
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,13 +20,14 @@ from toolfold.catalogue.catalogue import Catalogue
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, state_of
 from toolfold.catalogue.ids import natural_leaf_id
 from toolfold.errors import BadCursor, NotBuilt, ToolfoldError, ToolNotFound
-from toolfold.leaf_address import LeafAddress, parse_address
+from toolfold.leaf_address import MAX_URI_CHARS, TOOLFOLD, LeafAddress, parse_address
 from toolfold.policy.access import AccessControl
 from toolfold.policy.view import CatalogueView
-from toolfold.storage.base import Snapshot
+from toolfold.skill_entry import SkillEntry
+from toolfold.storage.base import ServerRecord, Snapshot
 from toolfold.text import printable
 from toolfold.types import LOCAL, CallContext, Caller, Kind, Outcome, Tool, ToolCall
-from toolfold.upstream.leaves import read_leaf, uri_of
+from toolfold.upstream.leaves import LISTED_BY, read_leaf, uri_of
 from toolfold.upstream.refresh import UpstreamManager
 from toolfold.uri_template import UriTemplate
 
@@ -58,7 +59,22 @@ class _Index(Struct):
     templates: dict[tuple[str, str], tuple[UriTemplate, str]]
     """Each template with its id, by server and text."""
     hidden: dict[str, list[tuple[Kind, str]]]
-    """Of each server the kinds and addresses of the resources and templates that the view leaves out."""
+    """Of each server the kinds and addresses of the resources, templates and skills that the view leaves out."""
+    skills: dict[str, dict[str, str]]
+    """The ids of skills by server and root; none of a hidden one."""
+
+    def skill_of(self, server: str, uri: str) -> str | None:
+        """The id of the skill whose folder a URI is in, the innermost; empty for a hidden one."""
+        roots = self.skills.get(server, {})
+        return next((roots[root] for root in _roots_of(uri) if root in roots), None) if roots else None
+
+    def knows(self, server: str, uri: str) -> bool:
+        return server in self.resources.get(uri, {}) or self.skill_of(server, uri) is not None
+
+    def servers_of(self, uri: str) -> list[str]:
+        """The servers that may mean a URI: that list it, or else have a template for it."""
+        listed = [server for server in {*self.resources.get(uri, {}), *self.skills} if self.knows(server, uri)]
+        return sorted(listed or {server for server, _ in self.templates if self.template_for(server, uri)})
 
     def is_closed(self, server: str, template: UriTemplate) -> bool:
         """Whether a template may make the URI of something hidden: then it makes what is listed and nothing else,
@@ -155,13 +171,23 @@ class Leaves:
         named = parse_address(address)
         if named is not None and named.template:
             return await self._of_template(view, index, named, address)
-        server, uri = (named.server, named.uri) if named is not None else (_only_server_of(index, address), address)
+        meant = await self._meant(index, named, address)
+        server, uri = meant.server, meant.uri
+        if index.skill_of(server, uri) is not None:
+            return await self._skill_of(view, index, server, uri), uri
         if tool_id := index.resources.get(uri, {}).get(server) or index.template_for(server, uri):
             return await view.catalogue.tool(tool_id), uri
         tool = await self._unlisted(view, index, server, uri, caller)
         if tool is None:
             raise await self._explained(_not_found("resource", address), f"{server}.", view, caller)
         return tool, uri
+
+    async def find_skill(self, address: str, caller: Caller = LOCAL) -> Tool:
+        """The skill whose `SKILL.md` has an address. Raises `ToolNotFound`."""
+        tool, uri = await self.find(address, caller)
+        if tool.kind != "skill" or tool.definition.address != uri:
+            raise _not_found("skill", address)
+        return tool
 
     async def find_template(self, address: str, caller: Caller = LOCAL) -> Tool:
         """The template or resource that completion is asked for. Raises `ToolNotFound`."""
@@ -185,13 +211,41 @@ class Leaves:
             uri = found[0].expand(named.values)
         except (ValueError, TypeError):
             raise _not_found("resource", address) from None
+        if index.skill_of(named.server, uri) is not None:
+            return await self._skill_of(view, index, named.server, uri), uri
         return await view.catalogue.tool(found[1]), uri
+
+    async def _meant(self, index: _Index, named: LeafAddress | None, address: str) -> LeafAddress:
+        """What an address of ours names, or the URI that one server alone wrote so: `ui://a/b` may be either."""
+        if named is not None and (address.startswith(TOOLFOLD) or index.knows(named.server, named.uri)):
+            return named
+        written = index.servers_of(address)
+        # No server takes an address that names another.
+        if named is not None and written != [named.server] and named.server in await self._records():
+            return named
+        if len(written) > 1:
+            why = f"it may be of {', '.join(written[:5])}; use the address that is listed"
+            raise _not_found("resource", address, why)
+        return LeafAddress("".join(written), uri=address)
+
+    async def _records(self) -> dict[str, ServerRecord]:
+        return {record.name: record for record in await self._catalogue.servers()}
+
+    async def _skill_of(self, view: CatalogueView, index: _Index, server: str, uri: str) -> Tool:
+        """The skill that has a file. Raises `ToolNotFound` where it is hidden, or lists no such file."""
+        if tool_id := index.skill_of(server, uri):
+            tool = await view.catalogue.tool(tool_id)
+            if any(file.uri == uri for file in SkillEntry.of(tool.definition.raw).resources):
+                return tool
+        raise _not_found("resource", uri)
 
     async def _unlisted(self, view: CatalogueView, index: _Index, server: str, uri: str, caller: Caller) -> Tool | None:
         """A resource that no list holds, where its caller may see everything that its server lists, and the policy
         lets it have this one. Anything else might be another URI of what is hidden."""
-        names = {record.name for record in await self._catalogue.servers()}
-        if server not in names or view.hides(server) or index.hidden.get(server):
+        record = (await self._records()).get(server)
+        if record is None or view.hides(server) or index.hidden.get(server):
+            return None
+        if any(hidden.startswith("skill:") for hidden in record.hidden):  # by the owner's rules, for everybody
             return None
         try:
             leaf = read_leaf("resource", Raw(msgspec.json.encode({"uri": uri, "name": uri})))
@@ -202,11 +256,10 @@ class Leaves:
         return tool if view.unrestricted or self._access.allows_unlisted(tool, caller) else None
 
     def check(self, call: ToolCall, context: CallContext) -> Awaitable[ToolCall] | None:
-        """A check of the pipeline: no values of a template lead to what is hidden."""
+        """A check of the pipeline: no values of a template lead to what is hidden, or to a skill's file unchecked."""
         if call.tool.kind != "template" or call.method == "completion/complete":
             return None
-        view = self._access.view(context.caller)
-        return None if view.unrestricted else self._check_template(view, call)
+        return self._check_template(self._access.view(context.caller), call)
 
     async def _check_template(self, view: CatalogueView, call: ToolCall) -> ToolCall:
         definition, server = call.tool.definition, call.tool.server
@@ -215,7 +268,8 @@ class Leaves:
         else:
             uri = uri_of(definition, call.arguments)
         index = await self._index(view)
-        if server not in index.resources.get(uri, {}) and index.is_closed(server, UriTemplate(definition.address)):
+        closed = not index.knows(server, uri) and index.is_closed(server, UriTemplate(definition.address))
+        if closed or index.skill_of(server, uri) is not None:
             raise _not_found("resource", uri)
         return call
 
@@ -225,7 +279,7 @@ class Leaves:
         try:
             return view, await self._index(view)
         except NotBuilt:  # then there is nothing
-            return view, _Index((0, 0), {"resource": [], "template": [], "prompt": []}, {}, {}, {})
+            return view, _new_index((0, 0))
 
     async def _index(self, view: CatalogueView) -> _Index:
         async with view.catalogue.snapshot() as snapshot:
@@ -239,13 +293,12 @@ class Leaves:
             return index
 
 
-def _only_server_of(index: _Index, uri: str) -> str:
-    """The one server that may mean a URI: that lists it, or else has a template for it."""
-    listed = index.resources.get(uri, {})
-    servers = sorted(listed or {server for server, _ in index.templates if index.template_for(server, uri)})
-    if len(servers) > 1:
-        raise _not_found("resource", uri, f"it may be of {', '.join(servers[:5])}; use the address that is listed")
-    return servers[0] if servers else ""
+def _roots_of(uri: str) -> Iterator[str]:
+    """The folders that a URI is in, the innermost first."""
+    end = uri.rfind("/") if len(uri) <= MAX_URI_CHARS else -1
+    while end > 0:
+        yield uri[: end + 1]
+        end = uri.rfind("/", 0, end)
 
 
 async def _of_kind(snapshot: Snapshot, kind: Kind) -> AsyncIterator[Tool]:
@@ -258,8 +311,16 @@ async def _of_kind(snapshot: Snapshot, kind: Kind) -> AsyncIterator[Tool]:
         after = batch[-1].tool_id
 
 
+def _new_index(key: tuple[int, int]) -> _Index:
+    return _Index(key, {kind: [] for kind in LISTED_BY}, {}, {}, {}, {})
+
+
+def _root_of(address: str) -> str:
+    return address[: address.rindex("/") + 1]
+
+
 async def _read_index(key: tuple[int, int], snapshot: Snapshot) -> _Index:
-    index = _Index(key, {"resource": [], "template": [], "prompt": []}, {}, {}, {})
+    index = _new_index(key)
     for kind, ids in index.ids.items():
         async for tool in _of_kind(snapshot, kind):
             ids.append(tool.tool_id)
@@ -268,17 +329,21 @@ async def _read_index(key: tuple[int, int], snapshot: Snapshot) -> _Index:
                 index.resources.setdefault(address, {})[tool.server] = tool.tool_id
             elif kind == "template":
                 index.templates[tool.server, address] = UriTemplate(address), tool.tool_id
+            elif kind == "skill":
+                index.skills.setdefault(tool.server, {})[_root_of(address)] = tool.tool_id
     return index
 
 
 async def _hidden(whole: Snapshot, index: _Index) -> dict[str, list[tuple[Kind, str]]]:
     hidden: dict[str, list[tuple[Kind, str]]] = {}
-    kinds: Sequence[Kind] = ("resource", "template")
+    kinds: Sequence[Kind] = ("resource", "template", "skill")
     for kind in kinds:
         seen = set(index.ids[kind])
         async for tool in _of_kind(whole, kind):
             if tool.tool_id not in seen:
                 hidden.setdefault(tool.server, []).append((kind, tool.definition.address))
+                if kind == "skill":
+                    index.skills.setdefault(tool.server, {})[_root_of(tool.definition.address)] = ""
     return hidden
 
 

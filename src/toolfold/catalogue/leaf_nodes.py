@@ -1,4 +1,4 @@
-"""Where leaves that are no tools stand in the tree: under `Resources` or `Prompts`, by their server.
+"""Where leaves that are no tools stand in the tree: under `Resources`, `Prompts` or `Skills`, by their server.
 
 Beside the ontology and not in it: thousands of documents would move the tools about. A server with many resources is
 divided as its addresses are. Above: the build.
@@ -11,11 +11,12 @@ from toolfold.catalogue.ontology.draft import rank_of
 from toolfold.storage.base import fold_path
 from toolfold.types import Node, Path, Tool
 
-RESOURCES, PROMPTS = "Resources", "Prompts"
-_ROOTS = {"resource": RESOURCES, "template": RESOURCES, "prompt": PROMPTS}
+RESOURCES, PROMPTS, SKILLS = "Resources", "Prompts", "Skills"
+_ROOTS = {"resource": RESOURCES, "template": RESOURCES, "prompt": PROMPTS, "skill": SKILLS}
 _SUMMARIES = {
     RESOURCES: "Documents and data of servers, to be read: call_tool of one reads it",
     PROMPTS: "Prompts that servers offer: call_tool of one gives its text",
+    SKILLS: "Instructions for kinds of work: call_tool of one gives its text",
 }
 # A place with more leaves than this is divided, where addresses say how; not deeper than this below its server.
 FULL = 40
@@ -53,7 +54,8 @@ def _steps(leaf: Tool) -> list[str]:
     if leaf.kind == "prompt":
         return []
     scheme, _, rest = leaf.definition.address.partition("{")[0].partition(":")
-    return [step[:_MAX_NAME] for step in (scheme, *rest.split("?")[0].split("/")[:-1]) if step.isprintable() and step]
+    own = 2 if leaf.kind == "skill" else 1  # its folder is its name
+    return [step[:_MAX_NAME] for step in (scheme, *rest.split("?")[0].split("/")[:-own]) if step.isprintable() and step]
 
 
 def _divide(path: Path, leaves: Sequence[_Leaf], depth: int, places: dict[str, Path]) -> None:

@@ -129,7 +129,7 @@ def _cost(sent: dict[str, Any]) -> float | None:
 
 
 def _sent_tags(sent: dict[str, Any]) -> list[str]:
-    """Tags that the server's framework sends along, and `deprecated`."""
+    """Tags that the server's framework sends along, `deprecated` and `app-only`."""
     tags: list[str] = []
     for key in ("fastmcp", "_fastmcp"):
         block = sent.get(key)
@@ -138,7 +138,14 @@ def _sent_tags(sent: dict[str, Any]) -> list[str]:
             # Foreign text that a model will read: cleaned, short and few, and no claim about risk.
             cleaned = (_TAG.sub("-", tag.strip().lower())[:32].strip("-") for tag in values if isinstance(tag, str))
             tags += [tag for tag in cleaned if tag and not tag.startswith("risk:")]
-    return [*tags[:MAX_SENT_TAGS], *(["deprecated"] if sent.get("deprecated") is True else [])]
+    return [*tags[:MAX_SENT_TAGS], *(["deprecated"] if sent.get("deprecated") is True else []), *_app_tags(sent)]
+
+
+def _app_tags(sent: dict[str, Any]) -> list[str]:
+    app = sent.get("ui")
+    shown_to = app.get("visibility") if isinstance(app, dict) else None
+    # For the page of an app alone, which calls it itself.
+    return ["app-only"] if isinstance(shown_to, list) and "model" not in shown_to else []
 
 
 def _once(texts: Sequence[str]) -> tuple[str, ...]:

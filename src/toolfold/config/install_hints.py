@@ -32,6 +32,8 @@ def problem_of(spec: ServerSpec) -> tuple[str, str] | None:
         return f"its folder {spec.cwd} does not exist", "correct `cwd`"
     if spec.env_file and not os.access(spec.env_file, os.R_OK):
         return f"its env_file {spec.env_file} cannot be read", "correct `env_file`, or write the file"
+    if spec.transport == "skills" and not Path(spec.document).is_dir():
+        return f"there is no folder {spec.document}", "correct `skills`: a path starts at the file's folder"
     checks = {"stdio": _program_problem, "openapi": _document_problem, "functions": _module_problem}
     return checks[spec.transport](spec) if spec.transport in checks else None
 

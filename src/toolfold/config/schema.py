@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.config.sections import SECTIONS, CallerKey, Limits, MetadataRule, Policy, Subset, _Quotas
-from toolfold.config.servers import ALL_KEYS
+from toolfold.config.servers import ALL_KEYS, KINDS
 from toolfold.config.validation import settings_of
 from toolfold.types import OAuthSpec
 
@@ -47,6 +47,7 @@ _ABOUT = {
     "url": "An MCP server over HTTP.",
     "openapi": "An OpenAPI document, by path or address: each operation is a tool.",
     "functions": "A Python file or module: each public function is a tool.",
+    "skills": "A folder of skills: each folder in it with a SKILL.md.",
     "env": "Variables for the program; ${VAR} takes a value from the environment.",
     "keep_alive": "Never ended for want of calls.",
     "inherit_env": "Variables of your environment to pass on besides the usual ones; * stands for any text.",
@@ -82,7 +83,7 @@ def _server() -> dict[str, Any]:
         value = _SERVER_KEYS.get(key) or limits.get(key) or tables.get(key) or {"type": "string"}
         about = {"description": _ABOUT[key]} if key in _ABOUT else {}
         properties[key] = {**{name: item for name, item in value.items() if name != "default"}, **about}
-    kinds = [{"required": [key]} for key in ("command", "url", "openapi", "functions")]
+    kinds = [{"required": [key]} for key in KINDS]
     return {"type": "object", "additionalProperties": False, "properties": properties, "oneOf": kinds}
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 # What may stand before a colon in a policy's pattern; without a colon it is a tool's id.
-PATTERN_KINDS = ("path", "tag", "risk", "server", "flag", "resource", "template", "prompt")
+PATTERN_KINDS = ("path", "tag", "risk", "server", "flag", "resource", "template", "prompt", "skill")
 # What may stand after `risk:`, besides those that the owner gives tools.
 RISKS = ("destructive", "read-only", "idempotent", "open-world", "unstated")
 # The caller that is whoever runs toolfold on this machine, and the shortest key that any other may have.

@@ -19,7 +19,13 @@ from toolfold.config.validation import Checker, KeyPath, closest_match, settings
 from toolfold.types import OAuthSpec, ServerSpec, Transport
 
 # The key that says what a server is. A table has exactly one of them.
-_KINDS: dict[str, Transport] = {"command": "stdio", "url": "http", "openapi": "openapi", "functions": "functions"}
+KINDS: dict[str, Transport] = {
+    "command": "stdio",
+    "url": "http",
+    "openapi": "openapi",
+    "functions": "functions",
+    "skills": "skills",
+}
 _TYPES: dict[str, Transport] = {
     "stdio": "stdio",
     "local": "stdio",
@@ -36,6 +42,7 @@ KEYS_BY_TRANSPORT: dict[str, tuple[str, ...]] = {
     "http": ("url", *_HTTP, *_COMMON),
     "openapi": ("openapi", "base_url", *_HTTP, *_COMMON),
     "functions": ("functions", *_COMMON),
+    "skills": ("skills", *_COMMON),
 }
 ALL_KEYS = tuple(dict.fromkeys(key for keys in KEYS_BY_TRANSPORT.values() for key in keys))
 _RENAMED = {
@@ -138,7 +145,7 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
         headers=fields.headers(),
         oauth=fields.oauth(),
         credentials=fields.credentials(),
-        document=fields.functions() or fields.openapi(),
+        document=fields.functions() or fields.openapi() or fields.path("skills"),
         enabled=fields.enabled(),
         start_timeout_s=fields.start_timeout(transport),
         call_timeout_s=fields.seconds("call_timeout_s"),
@@ -163,7 +170,7 @@ def _installs(table: dict[str, Any]) -> bool:
 
 
 def _transport(table: dict[str, Any], checker: Checker, path: KeyPath) -> Transport | None:
-    kinds = [key for key in _KINDS if key in table]
+    kinds = [key for key in KINDS if key in table]
     if len(kinds) > 1:
         checker.error(path, f"has {' and '.join(f'`{key}`' for key in kinds)}", "Keep the one that is meant.")
         return None
@@ -172,12 +179,12 @@ def _transport(table: dict[str, Any], checker: Checker, path: KeyPath) -> Transp
         return None
     if table.get("type") is not None:
         _check_type(table["type"], kinds[0], checker, (*path, "type"))
-    return _KINDS[kinds[0]]
+    return KINDS[kinds[0]]
 
 
 def _name_unknown(table: dict[str, Any], checker: Checker, path: KeyPath) -> None:
     """Of a table that does not say what to connect to: why, as far as its keys tell."""
-    unknown = {key: closest_match(key, _KINDS) for key in table if key not in ALL_KEYS}
+    unknown = {key: closest_match(key, KINDS) for key in table if key not in ALL_KEYS}
     if not any(unknown.values()):
         checker.error(path, "does not say what to connect to", _EXAMPLE)
         return
@@ -187,7 +194,7 @@ def _name_unknown(table: dict[str, Any], checker: Checker, path: KeyPath) -> Non
 
 def _check_type(declared: Any, kind: str, checker: Checker, path: KeyPath) -> None:
     # An OpenAPI service is reached over HTTP, so clients write that type for it.
-    transport = "http" if kind == "openapi" else _KINDS[kind]
+    transport = "http" if kind == "openapi" else KINDS[kind]
     expected = _TYPES.get(declared.casefold()) if isinstance(declared, str) else None
     if expected is None:
         checker.error(path, "not a type that toolfold connects to", "Use stdio, http, sse or streamable-http.")

@@ -38,7 +38,7 @@ _HEADER = "# Servers of toolfold. What each key means: docs/configuration.md\n"
 _START = f"""#:schema ./{SCHEMA_FILE}
 # What toolfold connects to. Every key and its default: docs/configuration.md
 #
-# A server is a program, an address, an OpenAPI document or a Python module:
+# A server is a program, an address, an OpenAPI document, a Python module or a folder of skills:
 #
 #   [servers.git]
 #   command = "mcp-server-git"

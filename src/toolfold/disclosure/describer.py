@@ -98,7 +98,7 @@ class Describer:
         answer = render_tool(tool, *summarize_schema_for_llm(schema, tool_id=tool.tool_id))
         if observed_calls(schema) is not None:
             answer["result_schema"] = Raw(msgspec.json.encode(schema))
-        return {**answer, **about_leaf(tool), **await self._warnings(view, tool)}
+        return {**answer, **await about_leaf(view, tool), **await self._warnings(view, tool)}
 
     async def inspect(
         self, view: CatalogueView, tool_id: str, field_path: str | None, max_depth: int, max_fields: int

@@ -10,9 +10,10 @@ whatever the policy allows. A tool fits a list if it fits one of its patterns, a
     server:git          the configured name of a server
     flag:instructions   something that the check of descriptions found
     resource:git.*      a resource or a template, by its id; `template:` a template alone, `prompt:` a prompt
+    skill:git.*         a skill, with all its files
 
-Resources and prompts are leaves like tools, and all kinds of patterns fit them. An id without a kind means tools; but
-in `deny`, `reveal` and `confirm` whatever has that id: who denies `git.*` means all of git.
+Resources, prompts and skills are leaves like tools, and all kinds of patterns fit them. An id without a kind means
+tools; but in `deny`, `reveal` and `confirm` whatever has that id: who denies `git.*` means all of git.
 
 `toolbox.run_script` and `toolbox.live_python` are ids, too: of scripts, and of live Python.
 
@@ -56,6 +57,7 @@ _WORDS: dict[str, _Words] = {
     "resource": lambda tool, flags: (bare_id(tool.tool_id),) if tool.kind in {"resource", "template"} else (),
     "template": lambda tool, flags: (bare_id(tool.tool_id),) if tool.kind == "template" else (),
     "prompt": lambda tool, flags: (bare_id(tool.tool_id),) if tool.kind == "prompt" else (),
+    "skill": lambda tool, flags: (bare_id(tool.tool_id),) if tool.kind == "skill" else (),
     "path": lambda tool, flags: ("/".join(path) for path in tool.paths),
     "tag": lambda tool, flags: tool.tags,
     "risk": lambda tool, flags: tool.risks,
@@ -91,7 +93,7 @@ class _Patterns:
         return self.everything or any(_may_fit(*_split_pattern(text), server) for text in self._texts)
 
 
-_BY_ID = frozenset({"id", "resource", "template", "prompt"})
+_BY_ID = frozenset({"id", "resource", "template", "prompt", "skill"})
 
 
 def _may_fit(kind: str, expression: str, server: str) -> bool:

@@ -26,6 +26,10 @@ def make_upstream(spec: ServerSpec, hooks: Hooks) -> Upstream:
             from toolfold.upstream.openapi import OpenApiUpstream
 
             return OpenApiUpstream(spec, hooks.wire, hooks.vault, hooks.caller)
+        case "skills":
+            from toolfold.upstream.skill_folder import SkillFolder
+
+            return SkillFolder(spec)
         case "stdio" | "http":
             from toolfold.upstream.mcp import McpUpstream
 

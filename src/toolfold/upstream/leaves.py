@@ -1,11 +1,12 @@
-"""Resources, templates and prompts of an MCP server as leaves of the catalogue: listed, read, asked for.
+"""Resources, templates, prompts and skills of an MCP server as leaves of the catalogue: listed, read, asked for.
 
 A list that is too long, too large or too slow is cut, with a warning, and never costs the server its tools. What is
 called as a tool is answered like one, so that a large resource becomes a handle; a request of the protocol gets the
-server's own result. Above: `mcp.py`. Below: the wire.
+server's own result. A file of a skill is one of its digest and size, or an error. Above: `mcp.py`. Below: the wire.
 """
 
 import asyncio
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,13 +16,14 @@ from msgspec.json import Decoder, encode
 
 from toolfold.errors import InvalidArguments, ProtocolViolation, UpstreamError
 from toolfold.leaf_address import MAX_URI_CHARS
+from toolfold.skill_entry import EXTENSION, MAX_ENTRY_BYTES, SKILL_FILE, SkillEntry, check_entry
 from toolfold.text import printable
 from toolfold.types import Annotations, Kind, ToolCall, ToolDefinition
 from toolfold.uri_template import UriTemplate
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.types import PROMPTS_CHANGED, RESOURCES_CHANGED
 
-__all__ = ["LISTED_BY", "list_leaves", "read_leaf", "request_of", "watched_lists"]
+__all__ = ["LISTED_BY", "call_result", "list_leaves", "read_leaf", "read_skill", "request_of", "watched_lists"]
 
 # Of one server and kind, and how large one of them may be; resources that real servers list are far below.
 MAX_LEAVES = 10_000
@@ -49,6 +51,7 @@ LISTED_BY: Mapping[Kind, _Listed] = {
     "resource": _Listed("resources", "resources/list", "resources", "uri"),
     "template": _Listed("resources", "resources/templates/list", "resourceTemplates", "uriTemplate"),
     "prompt": _Listed("prompts", "prompts/list", "prompts", "name"),
+    "skill": _Listed(EXTENSION, "skills/list", "skills", "uri"),
 }
 _READ_ONLY = Annotations(read_only=True, destructive=False)
 _CHANGED = {"prompts": PROMPTS_CHANGED, "resources": RESOURCES_CHANGED}
@@ -70,7 +73,11 @@ def _declared(capabilities: Raw) -> dict[str, dict[str, Any]]:
         found = _value.decode(capabilities)
     except DECODE_ERRORS:
         return {}
-    return {key: value for key, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    extensions = found.get("extensions")
+    found |= extensions if isinstance(extensions, dict) else {}
+    return {key: value for key, value in found.items() if isinstance(value, dict)}
 
 
 async def list_leaves(request: _Request, capabilities: Raw, within_s: float) -> tuple[list[ToolDefinition], list[str]]:
@@ -78,8 +85,14 @@ async def list_leaves(request: _Request, capabilities: Raw, within_s: float) -> 
     declared = _declared(capabilities)
     lists = [_List(kind, how) for kind, how in LISTED_BY.items() if how.capability in declared]
     await asyncio.gather(*(one.read_within(request, within_s) for one in lists))
-    found = [leaf for one in lists for leaf in one.found.values()]
-    return found, [warning for one in lists for warning in one.warnings]
+    return _without_skill_files(lists), [warning for one in lists for warning in one.warnings]
+
+
+def _without_skill_files(lists: "list[_List]") -> list[ToolDefinition]:
+    """What is a file of a skill, or makes one, is read as one: as a resource it would have no digest and no trust."""
+    leaves = [leaf for one in lists for leaf in one.found.values()]
+    roots = tuple(leaf.address.removesuffix(SKILL_FILE) for leaf in leaves if leaf.kind == "skill")
+    return [leaf for leaf in leaves if leaf.kind in ("prompt", "skill") or not leaf.address.startswith(roots)]
 
 
 class _List:
@@ -145,6 +158,8 @@ class _List:
 
 def read_leaf(kind: Kind, raw: Raw) -> ToolDefinition:
     """A leaf as its server sent it. Raises `ValueError` with the reason for one that nobody could read."""
+    if kind == "skill":
+        return read_skill(raw)
     if len(memoryview(raw)) > MAX_LEAF_BYTES:
         raise ValueError(f"it has over {MAX_LEAF_BYTES:,} bytes")
     try:
@@ -164,6 +179,26 @@ def read_leaf(kind: Kind, raw: Raw) -> ToolDefinition:
         annotations=_READ_ONLY,
         kind=kind,
         address=address,
+    )
+
+
+def read_skill(raw: Raw) -> ToolDefinition:
+    """The same of a skill; the order of its files means nothing, and makes no other skill of it."""
+    if len(memoryview(raw)) > MAX_ENTRY_BYTES:
+        raise ValueError(f"it has over {MAX_ENTRY_BYTES:,} bytes")
+    entry = check_entry(raw)
+    name = entry.frontmatter["name"]
+    file = {"type": "string", "enum": list(entry.files), "description": f"Which of its files; none: {SKILL_FILE}."}
+    schema = {"type": "object", "properties": {"file": file}, "additionalProperties": False}
+    files = sorted(entry.resources, key=lambda file: file.uri)
+    return ToolDefinition(
+        name=name,
+        raw=Raw(encode({**_members.decode(raw), "resources": files})),
+        description=entry.frontmatter["description"],
+        input_schema=Raw(encode(schema)),
+        annotations=_READ_ONLY,
+        kind="skill",
+        address=entry.uri,
     )
 
 
@@ -214,6 +249,8 @@ def uri_of(definition: ToolDefinition, arguments: Raw) -> str:
     """The URI that a resource has, or that a template makes of arguments. Raises `InvalidArguments`."""
     if definition.kind == "resource":
         return definition.address
+    if definition.kind == "skill":
+        return definition.address.removesuffix(SKILL_FILE) + (_Asked.decode(arguments).file or SKILL_FILE)
     try:
         uri = UriTemplate(definition.address).expand(msgspec.json.decode(arguments, type=dict[str, str | list[str]]))
     except (*DECODE_ERRORS, UnicodeEncodeError) as error:
@@ -223,6 +260,13 @@ def uri_of(definition: ToolDefinition, arguments: Raw) -> str:
         action = "give shorter values"
         raise InvalidArguments(f"the URI would have over {MAX_URI_CHARS:,} characters", next_action=action)
     return uri
+
+
+class _File(Struct):
+    file: str = ""
+
+
+_Asked = Decoder(_File)
 
 
 def _raw(value: Any) -> Raw:
@@ -275,11 +319,37 @@ def check_result(method: str, result: Raw) -> Any:
         ) from None
 
 
-def tool_result(method: str, result: Raw) -> Raw:
-    """The same as the result of a tool, for those who called it as one."""
-    found = check_result(method, result)
+def call_result(call: ToolCall, method: str, params: Raw, result: Raw) -> Raw:
+    """What a call of a leaf gives: the result as it came, or that of a tool. Raises `ProtocolViolation`."""
+    found, definition = check_result(method, result), call.tool.definition
+    if definition.kind == "skill" and isinstance(found, _Read):
+        _check_file(definition, _text(_value.decode(params), "uri"), found.contents)
+    return result if call.method else _tool_result(call.tool.server, definition, result, found)
+
+
+def _bytes_of(contents: "list[_Contents]") -> bytes:
+    if len(contents) != 1 or (contents[0].text is None) == (contents[0].blob is None):
+        raise ValueError("it is not one text or one file of bytes")
+    text, blob = contents[0].text, contents[0].blob
+    return text.encode() if text is not None else b64decode(blob or "", validate=True)
+
+
+def _check_file(definition: ToolDefinition, uri: str, contents: "list[_Contents]") -> None:
+    try:
+        SkillEntry.of(definition.raw).check_content(uri, _bytes_of(contents))
+    except ValueError as error:
+        raise ProtocolViolation(
+            f"{printable(uri, MAX_URI_CHARS)} is not shown: {error}",
+            next_action="Ask again: its server is read anew now. Where that says the same, tell who runs the server.",
+        ) from None
+
+
+def _tool_result(server: str, definition: ToolDefinition, result: Raw, found: Any) -> Raw:
     blocks = _of_contents(found.contents) if isinstance(found, _Read) else _of_messages(found.messages)
     members: dict[str, Any] = {"content": list(blocks)}
+    if definition.kind == "skill":
+        note = f"note: of the skill {definition.name} of the server {server}, in whose words this is"
+        members["content"].append({"type": "text", "text": note})
     meta = _members.decode(result).get("_meta")
     return Raw(encode({**members, "_meta": meta} if meta is not None else members))
 

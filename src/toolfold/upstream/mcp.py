@@ -13,12 +13,22 @@ from msgspec import Raw
 
 from toolfold.auth.session import OAuthSession, session_for
 from toolfold.config.self_reference import answers_as_toolfold
-from toolfold.errors import ServerClosed, ServerUnavailable, UpstreamError
+from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.text import truncate
-from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
+from toolfold.types import (
+    RENDERS_APPS,
+    CallContext,
+    Listing,
+    OnInput,
+    OnProgress,
+    Outcome,
+    ServerInfo,
+    ServerSpec,
+    ToolCall,
+)
 from toolfold.upstream.base import SIGN_IN_ENDED, Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
-from toolfold.upstream.leaves import check_result, list_leaves, request_of, tool_result, watched_lists
+from toolfold.upstream.leaves import call_result, list_leaves, request_of, watched_lists
 from toolfold.upstream.redaction import mask, mask_progress, redact_error, secrets_of
 from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
@@ -60,7 +70,10 @@ class McpUpstream:
             target = HttpTarget(spec.url, spec.headers, self._session)
         call_timeout_s = hooks.wire.request_timeout_s if spec.call_timeout_s is None else spec.call_timeout_s
         options = msgspec.structs.replace(
-            hooks.wire, start_timeout_s=spec.start_timeout_s, request_timeout_s=call_timeout_s
+            hooks.wire,
+            start_timeout_s=spec.start_timeout_s,
+            request_timeout_s=call_timeout_s,
+            lists_to=RENDERS_APPS,  # some of our clients do
         )
         handlers = Handlers(
             on_notification=self._on_notification,
@@ -180,11 +193,14 @@ class McpUpstream:
             )
             if requires_input(result):
                 return Outcome(raw=result)
-            if not call.method:
-                return Outcome(raw=tool_result(method, result))
-            check_result(method, result)
-            return Outcome(raw=result)
+            return Outcome(raw=call_result(call, method, params, result))
         except UpstreamError as error:
+            if (
+                call.tool.kind == "skill"
+                and isinstance(error, ProtocolViolation)
+                and self._hooks.on_changed is not None
+            ):
+                self._hooks.on_changed(self.spec.name)  # it may be another by now
             raise self._failed(error) from None
 
     @property

@@ -25,7 +25,7 @@ from toolfold.containers import TaskSet
 from toolfold.errors import ServerTimeout, SignInRequired, StoreError, ToolfoldError, UpstreamError
 from toolfold.events import Event, Events
 from toolfold.storage.base import ServerRecord, Store
-from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
+from toolfold.types import RENDERS_APPS, Era, Listing, ServerSpec, ServerState, Status
 from toolfold.upstream.arrivals import _Arrivals
 from toolfold.upstream.caller_tools import CallerTools
 from toolfold.upstream.credentials import Credentials
@@ -45,7 +45,7 @@ _CONFIGURED_NAMESPACE = "configured"
 # What servers of the legacy era are told that clients can answer. They are told once, before it is known who will call,
 # and list their tools by it: every command and every program says the same, or each would take tools from the catalogue
 # that another put there. Whoever calls later answers, if its client declared that it can.
-_BRIDGED = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{}}')
+_BRIDGED = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{},' + bytes(RENDERS_APPS)[1:])
 
 # The pause before a list is read again that became stale while it was read: each time twice as long, up to the last.
 _FIRST_PAUSE_S = 1.0

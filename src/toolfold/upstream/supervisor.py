@@ -103,7 +103,7 @@ class Supervisor:
         self.reopened = 0
         self.usage = _Usage()
         # Its tools stand in a file, which may be edited while it is open. Every call asks, so it is worked out here.
-        self._is_file = spec.transport in {"openapi", "functions"}
+        self._is_file = spec.transport in {"openapi", "functions", "skills"}
         # A program brought it: no configuration takes it out.
         self.ready_made = False
         # Somebody listens to it, or the owner wants it so: it is not ended for want of calls.

@@ -10,6 +10,7 @@ import itertools
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -298,7 +299,9 @@ class Connection:
 
     async def list_tools(self) -> ToolList:
         """All tools, every page, each as it was sent."""
-        tools = await tool_list.list_tools(self.request, self._options, self.capabilities)
+        tools = await tool_list.list_tools(
+            partial(self.request, capabilities=self._options.lists_to), self._options, self.capabilities
+        )
         return self._headers.update(tools) if self._mirrors else tools
 
     @property

@@ -91,6 +91,8 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     # What a legacy handshake declares instead, for a client that stands for several: a server asks there once, before
     # it is known who will call. Each request then says for itself what its caller can answer.
     handshake: Raw | None = None
+    # The same where the tools of a modern server are listed: some list to a client only what it can show.
+    lists_to: Raw | None = None
     max_pages: int = 1000
     # How often a modern server may answer one request with a wish for more input.
     max_input_rounds: int = 16

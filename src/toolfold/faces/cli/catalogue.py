@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from toolfold.answers import ToolPage
+from toolfold.answers import ExpandedTool, ToolPage
 from toolfold.faces.cli.build import plural, run_with_catalogue
 from toolfold.faces.cli.terminal import Output, fit, one_line
 from toolfold.gateway import Branch, Gateway, Tree
@@ -226,8 +226,7 @@ def expand(arguments: argparse.Namespace, output: Output) -> None:
         f"{output.style(tool['tool_id'], 'bold')}  version {tool['version']}  {one_line(' / '.join(tool['path']))}"
     )
     output.prose(tool["description"] or tool["summary"], 0)
-    if "kind" in tool:
-        output.prose(f"{tool['kind']} {one_line(tool['address'])}", 0)
+    _print_leaf(tool, output)
     arguments_node = Document(msgspec.json.decode(tool["args_schema"])).root
     if output.out.isatty():
         _print_arguments(arguments_node, output)
@@ -243,6 +242,16 @@ def expand(arguments: argparse.Namespace, output: Output) -> None:
         words = [f"{name}=…" for name in arguments_node.names if name in arguments_node.required]
         output.labelled("next:", "cyan", " ".join(["toolfold call", tool["tool_id"], *words]))
         output.note("the schemas as they are: --json")
+
+
+def _print_leaf(tool: ExpandedTool, output: Output) -> None:
+    """What it is, where it is no tool."""
+    if "kind" in tool:
+        output.prose(f"{tool['kind']} {one_line(tool['address'])}", 0)
+    if named := tool.get("tools_named"):
+        output.prose(
+            "names " + one_line(", ".join(one.get("tool_id", f"{one['name']} (not here)") for one in named)), 0
+        )
 
 
 def _print_arguments(node: Node, output: Output) -> None:

@@ -113,10 +113,16 @@ def _described(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         return _from_document(source, name) if is_document else (name, {"url": source})
     if source.endswith((".json", ".yaml", ".yml")) and Path(source).is_file():
         return _from_document(source, name)
+    if _holds_skills(source):
+        return name, {"skills": str(Path(source).absolute())}
     if source.endswith(".py") and "/" not in source and Path(source).is_file():
         source = f"./{source}"  # what is here, and no program of PATH
     words = [_placed(word, is_program=not at) for at, word in enumerate([source] if source else words)]
     return name, {"command": words[0], **({"args": words[1:]} if words[1:] else {})}
+
+
+def _holds_skills(folder: str) -> bool:
+    return bool(folder) and any(next(Path(folder).glob(f"{at}SKILL.md"), None) for at in ("", "*/", "*/*/"))
 
 
 def _placed(word: str, *, is_program: bool) -> str:

@@ -1,4 +1,4 @@
-"""Resources and prompts of all servers over HTTP: listed in pages, read, and filled in.
+"""Resources, prompts and skills of all servers over HTTP: listed in pages, read, and filled in.
 
 The lists and results are those of MCP, with the same addresses. Above: `app.py`. Below: `gateway.leaves`.
 """
@@ -25,6 +25,7 @@ LISTS: dict[str, tuple[Kind, str]] = {
     "resources": ("resource", "resources"),
     "resource-templates": ("template", "resourceTemplates"),
     "prompts": ("prompt", "prompts"),
+    "skills": ("skill", "skills"),
 }
 
 

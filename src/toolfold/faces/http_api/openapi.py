@@ -91,6 +91,7 @@ def _paths() -> dict[str, Any]:
         ("resources", "Resources of all servers, in pages."),
         ("resource-templates", "Templates that make addresses of resources, in pages."),
         ("prompts", "Prompts of all servers, in pages."),
+        ("skills", "Skills of all servers, in pages."),
     ):
         page = paths[f"/v1/{name}"] = _get(f"list_{name.replace('-', '_')}", summary, "LeafPage", statuses=(400,))
         page["get"]["parameters"] = [_data()["cursor_parameter"]]

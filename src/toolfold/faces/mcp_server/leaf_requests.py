@@ -1,4 +1,4 @@
-"""Resources, templates and prompts of all servers over MCP, under addresses that name their server, and stored outputs.
+"""Resources, templates, prompts and skills of all servers over MCP, by addresses that name them, and stored outputs.
 
 What a server sent goes on as it is, but for the addresses in it: those of its resources become ours, so that a client
 reads here whatever it is pointed to. Above: the MCP server's app. Below: `gateway.leaves`.
@@ -18,6 +18,7 @@ from toolfold.faces.surface.direct import CATALOGUE_CHANGED
 from toolfold.faces.surface.output_resources import OutputResources
 from toolfold.faces.surface.resource_links import listed_entry, own_addresses, own_contents
 from toolfold.gateway import Gateway
+from toolfold.skill_entry import EXTENSION
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller, Kind
 from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND, encode
 from toolfold.wire.serving import Exchange, NotificationHub, RpcError
@@ -29,6 +30,7 @@ CAPABILITIES: Mapping[str, Any] = {
     "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
     "completions": {},
+    "extensions": {EXTENSION: {}},
 }
 # What the legacy era says of a resource that is not there; later it is a wrong parameter.
 _RESOURCE_NOT_FOUND = -32002
@@ -80,6 +82,8 @@ class LeafRequests:
             "prompts/list": self._prompts,
             "prompts/get": self._get,
             "completion/complete": self._complete,
+            "skills/list": self._skills,
+            "skills/get": self._skill,
         }
 
     def open(self, hub: NotificationHub) -> Callable[[], None]:
@@ -132,6 +136,15 @@ class LeafRequests:
     async def _prompts(self, exchange: Exchange, context: CallContext) -> Raw:
         return _listing("prompts", *await self._page("prompt", exchange))
 
+    async def _skills(self, exchange: Exchange, context: CallContext) -> Raw:
+        listed, cursor = await self._page("skill", exchange)
+        return _listing("skills", listed, cursor, cacheScope="private", resultType="complete")
+
+    async def _skill(self, exchange: Exchange, context: CallContext) -> Raw:
+        uri = _parse(exchange, _Read).uri
+        tool = await self._found(self._gateway.leaves.find_skill, uri, context)
+        return Raw(encode({"skill": listed_entry(tool), "ttlMs": 0, "cacheScope": "private"}))
+
     async def _page(self, kind: Kind, exchange: Exchange) -> tuple[list[Any], str | None]:
         cursor = _parse(exchange, _List).cursor
         page = await self._gateway.leaves.page(kind, cursor=cursor, caller=exchange.caller)
@@ -168,6 +181,6 @@ def _parse(exchange: Exchange, kind: Any) -> Any:
         raise RpcError(INVALID_PARAMS, f"the parameters of {exchange.method} cannot be read: {error}") from error
 
 
-def _listing(member: str, entries: list[Any], cursor: str | None) -> Raw:
+def _listing(member: str, entries: list[Any], cursor: str | None, **more: str) -> Raw:
     # To be asked for each time, like the tools: servers and policies change while we serve.
-    return Raw(encode({member: entries, **({"nextCursor": cursor} if cursor else {}), "ttlMs": 0}))
+    return Raw(encode({member: entries, **({"nextCursor": cursor} if cursor else {}), "ttlMs": 0, **more}))

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from toolfold import __version__
 from toolfold.errors import ToolNotFound
 from toolfold.faces.mcp_server.leaf_requests import CAPABILITIES, LeafRequests
+from toolfold.faces.surface.apps import renders_apps
 from toolfold.faces.surface.base import Surface
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -140,7 +141,8 @@ class SurfaceApp:
             _check_cursor(exchange.params)
             # A legacy client has no way to listen, so its list must be whole from the start.
             listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
-            tools = await self._surface.tools(exchange.caller, listens=listens)
+            apps = renders_apps(exchange.client.capabilities)
+            tools = await self._surface.tools(exchange.caller, listens=listens, apps=apps)
             # To be asked for each time, as all else is (`ttlMs` 0): servers, policies and pinned tools change while we
             # serve, and a client that keeps the list and does not listen would not hear of it.
             return Raw(b'{"tools":[' + b",".join(bytes(tool) for tool in tools) + b'],"ttlMs":0}')

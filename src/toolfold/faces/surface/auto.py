@@ -55,8 +55,9 @@ class AutoSurface:
         self._discovery = DiscoverySurface(gateway, pin_used=True)
         self._folds = CallerCache(gateway, self._decide, max_size=256, restricted_s=1.0)
         self._folded: BoundedDict[CallerKind, bool] = BoundedDict(256)
-        # What was listed: for whom, its digest, and the last tools under names of their own.
-        self._listed: BoundedDict[CallerKind, tuple[Caller, bytes, ToolListing]] = BoundedDict(256)
+        # What was listed, to clients that render apps and to others: for whom, its digest, and the last tools under
+        # names of their own.
+        self._listed: BoundedDict[tuple[CallerKind, bool], tuple[Caller, bytes, ToolListing]] = BoundedDict(256)
         self._tasks = TaskSet(log)
 
     async def instructions(self, caller: Caller) -> str:
@@ -66,27 +67,28 @@ class AutoSurface:
         text = await surface.instructions(caller)
         return text + SCRIPTS if surface is self._direct and self._discovery.runs_scripts(caller) else text
 
-    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+    async def tools(self, caller: Caller, *, listens: bool = False, apps: bool = False) -> tuple[Raw, ...]:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LIST_S):
                 await self._gateway.initial_build.wait()
         await self._gateway.view(caller).settled()
         surface = await self._choose(caller)
-        shown = await self._shown(surface, caller, listens=listens)
-        before = self._listed.get(caller.kind)
+        shown = await self._shown(surface, caller, listens=listens, apps=apps)
+        before = self._listed.get((caller.kind, apps))
         named = before[2] if before is not None else ToolListing()
         if surface is self._direct:
             named = await self._direct.listing(caller)
-        self._listed[caller.kind] = caller, _digest(shown), named
+        self._listed[caller.kind, apps] = caller, _digest(shown), named
         return shown
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         """Takes what either surface lists: a client may not have read the list again since it changed."""
         if name in BY_NAME:
             return await self._discovery.call(name, arguments, context)
-        listed = self._listed.get(context.caller.kind)
-        if listed is not None and name in listed[2].ids:
-            return await listed[2].call(self._gateway, name, arguments, context)
+        for apps in (False, True):
+            listed = self._listed.get((context.caller.kind, apps))
+            if listed is not None and listed[2].has(name):
+                return await listed[2].call(self._gateway, name, arguments, context)
         await self._gateway.initial_build.wait()
         return await (await self._choose(context.caller)).call(name, arguments, context)
 
@@ -102,13 +104,15 @@ class AutoSurface:
         return self._direct.watch(on_change)
 
     async def _tell(self, listener: OnToolsChanged) -> None:
-        for caller, digest, _ in list(self._listed.values()):
+        for (_, apps), (caller, digest, _) in list(self._listed.items()):
             with suppress(StoreError):  # the gateway closes
-                if _digest(await self._shown(await self._choose(caller), caller)) != digest:
+                if _digest(await self._shown(await self._choose(caller), caller, apps=apps)) != digest:
                     listener(caller)
 
-    async def _shown(self, surface: Surface, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        shown = await surface.tools(caller, listens=listens)
+    async def _shown(
+        self, surface: Surface, caller: Caller, *, listens: bool = False, apps: bool = False
+    ) -> tuple[Raw, ...]:
+        shown = await surface.tools(caller, listens=listens, apps=apps)
         if surface is self._direct and self._discovery.runs_scripts(caller):
             return *shown, tool_objects()[RUN_SCRIPT.name]
         return shown

@@ -28,8 +28,9 @@ class Surface(Protocol):
     async def instructions(self, caller: Caller) -> str:
         """Rules of behaviour and a true inventory, short."""
 
-    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        """MCP tool objects, the same bytes each time. `listens`: the client learns of it when the list changes."""
+    async def tools(self, caller: Caller, *, listens: bool = False, apps: bool = False) -> tuple[Raw, ...]:
+        """MCP tool objects, the same bytes each time. `listens`: the client learns of it when the list changes;
+        `apps`: it renders apps."""
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         """A whole `CallToolResult`. What goes wrong is a result with `isError` that a model can act on. Raises

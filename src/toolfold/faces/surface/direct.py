@@ -6,7 +6,7 @@ it, except for its name and its output schema. `tool_output` stands after the to
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
 from typing import Any
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import ToolNotFound
 from toolfold.events import Event
+from toolfold.faces.surface.apps import has_app, own_app
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
 from toolfold.faces.surface.definitions import BY_NAME, TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.instructions import sign_in_line
@@ -40,6 +41,9 @@ class ToolListing(Struct, frozen=True):
 
     ids: dict[str, str] = {}
     objects: tuple[Raw, ...] = ()
+    own_names: dict[str, str] = {}
+    """The name here of each tool with an app by the one that its server gave it, where no other has that: it is what
+    the app calls it."""
 
     @staticmethod
     def of(tools: Sequence[Tool]) -> "ToolListing":
@@ -48,12 +52,17 @@ class ToolListing(Struct, frozen=True):
         return ToolListing(
             {names[tool.tool_id]: tool.tool_id for tool in tools},
             tuple(_tool_object(tool, names[tool.tool_id]) for tool in tools),
+            _own_names(tools, names),
         )
+
+    def has(self, name: str) -> bool:
+        return name in self.ids or name in self.own_names
 
     async def call(
         self, gateway: Gateway, name: str, arguments: Raw, context: CallContext, *, alone: bool = True
     ) -> Raw:
         """Calls one of them by its name here. `alone`: no operations are listed beside them. Raises `ToolNotFound`."""
+        name = name if name in self.ids else self.own_names.get(name, name)
         if name not in self.ids:
             from difflib import get_close_matches
 
@@ -84,7 +93,7 @@ class DirectSurface:
         waiting = await sign_in_line(self._gateway, caller, await self._sign_ins(caller))
         return f"{INSTRUCTIONS}\n{waiting}" if waiting else INSTRUCTIONS
 
-    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+    async def tools(self, caller: Caller, *, listens: bool = False, apps: bool = False) -> tuple[Raw, ...]:
         objects = (await self.listing(caller)).objects
         if listens and not await self._gateway.outputs.has_any(caller):
             return objects
@@ -118,7 +127,8 @@ class DirectSurface:
         # call again as it was told to.
         ids = {**{name: f"{server}.sign_in" for name, server in own.items()}, **listing.ids}
         asked = [name for name in await self._sign_ins(caller) if name not in listing.ids]
-        return ToolListing(ids, (*listing.objects, *(_sign_in_object(name, own[name]) for name in asked)))
+        own_objects = (_sign_in_object(name, own[name]) for name in asked)
+        return ToolListing(ids, (*listing.objects, *own_objects), listing.own_names)
 
     async def _sign_ins(self, caller: Caller) -> list[str]:
         """The names of the tools by which this caller signs in, where it has to."""
@@ -143,6 +153,12 @@ def _sign_in_object(name: str, server: str) -> Raw:
     return Raw(msgspec.json.encode({"name": name, "description": text, "inputSchema": schema, "annotations": hints}))
 
 
+def _own_names(tools: Sequence[Tool], names: Mapping[str, str]) -> dict[str, str]:
+    apps = [(tool.definition.sent_name, names[tool.tool_id]) for tool in tools if has_app(tool)]
+    uses = Counter(own for own, _ in apps)
+    return {own: name for own, name in apps if uses[own] == 1}
+
+
 def _tool_object(tool: Tool, name: str) -> Raw:
     """The MCP tool object as its server sent it, under the name it has here."""
     definition = msgspec.json.decode(tool.definition.raw)
@@ -150,6 +166,7 @@ def _tool_object(tool: Tool, name: str) -> Raw:
     definition.pop("outputSchema", None)
     definition.pop("name", None)
     definition.setdefault("inputSchema", {"type": "object"})
+    own_app(tool.server, definition)
     return Raw(msgspec.json.encode({"name": name, **definition}))
 
 

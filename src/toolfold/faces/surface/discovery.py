@@ -36,20 +36,22 @@ class DiscoverySurface:
     async def instructions(self, caller: Caller) -> str:
         return await self._instructions.get(caller)
 
-    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+    async def tools(self, caller: Caller, *, listens: bool = False, apps: bool = False) -> tuple[Raw, ...]:
         hidden = set()
         if listens and not await self._gateway.outputs.has_any(caller):
             hidden.add(TOOL_OUTPUT.name)
         if not self.runs_scripts(caller):
             hidden.add(RUN_SCRIPT.name)
         operations = (raw for name, raw in tool_objects().items() if name not in hidden)
-        return *operations, *(await self._pinned.listing(caller)).objects
+        return *operations, *(await self._pinned.listing(caller, apps=apps)).objects
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         if name in BY_NAME:
             return await self._operations.result(name, arguments, context)
         pinned = await self._pinned.listing(context.caller)
-        if name in pinned.ids:
+        if name not in pinned.ids:
+            pinned = await self._pinned.listing(context.caller, apps=True)
+        if pinned.has(name):
             return await pinned.call(self._gateway, name, arguments, context, alone=False)
         raise ToolNotFound(
             f"there is no tool {name[:100]!r} here",
@@ -60,7 +62,7 @@ class DiscoverySurface:
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
         def on_event(event: Event) -> None:
             # A policy decides who sees `run_script`; pins are tools of the catalogue.
-            if event.name == "config.changed" or self._gateway.settings.discovery.pin:
+            if event.name == "config.changed" or self._pinned.follow_catalogue:
                 listener(None)
 
         stops = ExitStack()

@@ -47,7 +47,7 @@ class _LiveSurface:
     async def instructions(self, caller: Caller) -> str:
         return f"{TITLE}\n{GUIDANCE}"
 
-    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+    async def tools(self, caller: Caller, *, listens: bool = False, apps: bool = False) -> tuple[Raw, ...]:
         return _tool_objects() if self._gateway.programs.allows("live_python", caller) else ()
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:

@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import asdict
 
 from toolfold.catalogue.kinds import bare_id
-from toolfold.leaf_address import MAX_URI_CHARS, resource_address, template_address
+from toolfold.leaf_address import MAX_URI_CHARS, resource_address, skill_address, template_address
 from toolfold.outputs.shape import OUTPUT_URI
+from toolfold.skill_entry import SkillEntry
 from toolfold.types import Tool
 from toolfold.uri_template import UriTemplate
 from toolfold.wire.jsonrpc import DECODE_ERRORS, encode
@@ -33,7 +35,16 @@ def listed_entry(leaf: Tool) -> dict[str, Any]:
         return {**sent, "uri": resource_address(leaf.server, definition.address)}
     if leaf.kind == "template":
         return {**sent, "uriTemplate": template_address(leaf.server, UriTemplate(definition.address))}
+    if leaf.kind == "skill":
+        return _skill_entry(leaf)
     return {**sent, "name": bare_id(leaf.tool_id)}
+
+
+def _skill_entry(leaf: Tool) -> dict[str, Any]:
+    entry = SkillEntry.of(leaf.definition.raw)
+    own = [{**asdict(file), "uri": skill_address(leaf.server, file.uri)} for file in entry.resources]
+    sent = _members.decode(leaf.definition.raw)
+    return {**sent, "uri": skill_address(leaf.server, entry.uri), "resources": own}
 
 
 def own_addresses(server: str, result: Raw) -> Raw:
