@@ -81,9 +81,9 @@ class Broken(DiscoverySurface):
         self._how = how
         self.times = 0
 
-    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+    async def tools(self, caller: Caller, *, listens: bool = False, apps: bool = False) -> tuple[Raw, ...]:
         self.times += 1
-        shown = [msgspec.json.decode(raw) for raw in await super().tools(caller, listens=listens)]
+        shown = [msgspec.json.decode(raw) for raw in await super().tools(caller, listens=listens, apps=apps)]
         return tuple(Raw(msgspec.json.encode(tool)) for tool in self._how.tools(shown, self.times))
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
