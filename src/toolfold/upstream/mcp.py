@@ -20,10 +20,11 @@ from toolfold.upstream.base import SIGN_IN_ENDED, Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.leaves import check_result, list_leaves, request_of, tool_result, watched_lists
 from toolfold.upstream.redaction import mask, mask_progress, redact_error, secrets_of
+from toolfold.upstream.tasks import ServerTasks, tasks_era
 from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
 from toolfold.wire.connection import requires_input
-from toolfold.wire.types import LISTS_CHANGED, NO_TIMEOUT
+from toolfold.wire.types import LISTS_CHANGED, NO_TIMEOUT, TASK_STATUS
 
 # Lines that a server wrote beside the protocol: the last ones explain why it died.
 _MAX_LOG_LINES = 12
@@ -39,6 +40,7 @@ class McpUpstream:
         self._secrets = secrets_of(spec)
         self._session: OAuthSession | None = None
         self._connection: Connection | None = None
+        self._tasks: ServerTasks | None = None
         self._log: deque[str] = deque(maxlen=_MAX_LOG_LINES)
 
     @property
@@ -81,6 +83,8 @@ class McpUpstream:
                 next_action="Take it out of the configuration.",
             )
         self._connection = connection
+        if era := tasks_era(connection):
+            self._tasks = ServerTasks(connection, era, call_timeout_s, self._secrets)
         connection.watch_tools()
         if watched := watched_lists(connection.capabilities):
             wanted = msgspec.json.encode({f"{name}ListChanged": True for name in watched})
@@ -90,6 +94,8 @@ class McpUpstream:
         return connection.info
 
     def _on_notification(self, method: str, params: Raw) -> None:
+        if self._tasks is not None and method == TASK_STATUS["legacy"]:
+            self._tasks.on_status(params)
         if self._hooks.on_notification is not None:
             self._hooks.on_notification(self.spec.name, method, params)
         if method in LISTS_CHANGED and self._hooks.on_changed is not None:
@@ -140,9 +146,10 @@ class McpUpstream:
     async def call(self, call: ToolCall, context: CallContext) -> Outcome:
         if call.tool.kind != "tool":
             return await self._call_leaf(call, context)
-        connection = self._opened()
+        connection, tasks = self._opened(), self._tasks
         spilled: list[BinaryIO] = []
         reader = ResultReader()
+        asked = tasks.asked(call, context) if tasks is not None else None
         try:
             result = await connection.call_tool(
                 call.tool.name,
@@ -152,13 +159,17 @@ class McpUpstream:
                 timeout_s=None if context.timeout_s is None else NO_TIMEOUT,
                 on_progress=mask_progress(context.on_progress, self._secrets),
                 on_input=context.on_input,
-                capabilities=context.capabilities,
+                capabilities=context.capabilities if tasks is None else tasks.declared(context.capabilities),
                 on_spilled=None if context.whole else spilled.append,
                 is_plain=reader.is_plain,
                 inputs=context.inputs,
+                task=asked,
             )
             if spilled:
                 return Outcome(raw=result, spilled=spilled.pop())
+            created = tasks.created(result) if tasks is not None else None
+            if created is not None and tasks is not None:
+                result = await tasks.follow(created, context)
             return reader.read(result)
         except UpstreamError as error:
             raise self._failed(error) from None
@@ -224,6 +235,9 @@ class McpUpstream:
 
     async def aclose(self) -> None:
         connection, self._connection = self._connection, None
+        tasks, self._tasks = self._tasks, None
+        if tasks is not None:
+            await tasks.aclose()
         if connection is not None:
             await connection.aclose()
         if self._session is not None:

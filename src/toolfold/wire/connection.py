@@ -123,14 +123,17 @@ class Connection:
         on_spilled: OnSpilled | None = None,
         is_plain: Callable[[Raw], bool] = lambda _: False,
         inputs: Raw | None = None,
+        task: Raw | None = None,
     ) -> Raw:
         """Calls a tool with exactly these arguments and returns the whole `CallToolResult`, undecoded.
 
         With `on_spilled` a result that is too large for memory is given to it as a file, and `{}` is returned.
-        `is_plain` may tell that a result needs no repair, before it is searched for what would.
+        `is_plain` may tell that a result needs no repair, before it is searched for what would. `task` asks a legacy
+        server to make a task of it.
         """
         # The arguments are spliced in as they came: decoding and encoding them would cost more than the whole call.
         fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quote(name), jsonrpc.single_line(arguments))
+        fixed += b"" if task is None else b',"task":' + bytes(task)
         declared = None if capabilities is None else capability_names(capabilities)
 
         def send(inputs: Raw | None) -> Awaitable[Raw]:
@@ -244,7 +247,7 @@ class Connection:
                     raise unreadable_answer(method, "it asks for input without saying which")
                 await asyncio.sleep(min(0.05 * 2**round_number, _MAX_ROUND_PAUSE_S) if round_number else 0)
             questions = required.inputRequests.items()
-            answers = {key: await self._answer_input(question, on_input, declared) for key, question in questions}
+            answers = {key: await self.answer_input(question, on_input, declared) for key, question in questions}
             members = {"inputResponses": Raw(encode(answers))} if answers else {}
             if required.requestState is not ABSENT:
                 members["requestState"] = required.requestState
@@ -256,9 +259,10 @@ class Connection:
             next_action="report this to the author of the server",
         )
 
-    async def _answer_input(
-        self, question: "_InputRequest", on_input: OnInput | None, declared: frozenset[str] | None
+    async def answer_input(
+        self, question: "InputRequest", on_input: OnInput | None, declared: frozenset[str] | None
     ) -> Raw:
+        """The answer to what a modern server asks for. Raises `InputUnavailable` where nobody declared it."""
         answer = on_input or self._dispatcher.handlers.on_request
         if answer is None or not self._dispatcher.may_ask(question.method, declared):
             raise input_unavailable(question.method)
@@ -385,14 +389,16 @@ class _Subscription:
         return True
 
 
-class _InputRequest(Struct):
+class InputRequest(Struct):
+    """One question of a modern server."""
+
     method: str
     params: Raw = Raw(b"{}")
 
 
 class _InputRequired(Struct):
     resultType: str = "complete"  # noqa: N815 - the protocol's spelling
-    inputRequests: dict[str, _InputRequest] = field(default_factory=dict)  # noqa: N815 - as above
+    inputRequests: dict[str, InputRequest] = field(default_factory=dict)  # noqa: N815 - as above
     requestState: Raw = ABSENT  # noqa: N815 - as above
 
 

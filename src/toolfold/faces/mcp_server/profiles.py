@@ -42,14 +42,17 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
         return
     from toolfold.faces.mcp_server.leaf_requests import LeafRequests
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
+    from toolfold.faces.mcp_server.task_requests import TaskRequests
 
-    leaves = LeafRequests(gateway)
-    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, leaves=leaves)
+    leaves, tasks = LeafRequests(gateway), TaskRequests(gateway)
+    surface = _make_surface(gateway, profile)
+    app = SurfaceApp(surface, on_left=gateway.end_session, leaves=leaves, tasks=tasks)
     try:
         with _telling_sign_ins(gateway, app.hub):
             yield app
     finally:
         app.aclose()
+        await tasks.aclose()
         await leaves.watched.aclose()
 
 
