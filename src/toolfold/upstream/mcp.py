@@ -164,6 +164,7 @@ class McpUpstream:
                 is_plain=reader.is_plain,
                 inputs=context.inputs,
                 task=asked,
+                on_late=tasks.on_late if tasks is not None else None,
             )
             if spilled:
                 return Outcome(raw=result, spilled=spilled.pop())

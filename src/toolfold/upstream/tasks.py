@@ -155,6 +155,12 @@ class ServerTasks:
         except DECODE_ERRORS:
             return None  # whoever reads it as a result says what is wrong with it
 
+    def on_late(self, result: Raw) -> None:
+        """A call was given up, and its server made a task of it all the same."""
+        with suppress(ProtocolViolation):
+            if (task := self.created(result)) is not None:
+                self._cancelling.start(self._cancel(task.task_id), name="cancelling a server's task")
+
     async def follow(self, task: _State, context: CallContext) -> Raw:
         """The result of a task, once there is one. Raises what it failed with."""
         if context.task is not None:
@@ -305,6 +311,7 @@ class _Following:
                     timeout_s=NO_TIMEOUT,  # the call's own limit ends it
                     on_input=context.on_input,
                     capabilities=context.capabilities,
+                    task=self._task_id,
                 )
             )
         return self._fetching

@@ -88,11 +88,13 @@ class Connection:
         on_input: OnInput | None = None,
         capabilities: Raw | None = None,
         inputs: Raw | None = None,
+        task: str = "",
     ) -> Raw:
         """Sends a request and returns its `result`, undecoded.
 
         `capabilities` are those of the caller it is made for, where that is not this client itself. With `inputs` a
-        modern server's `input_required` result is returned as it is, and these members are sent with the request.
+        modern server's `input_required` result is returned as it is, and these members are sent with the request. What
+        a legacy server asks for `task` meanwhile belongs to this request.
         """
         rest, extra = split_meta(params)
         head = RequestHead(method, self._name(method, params))
@@ -103,6 +105,7 @@ class Connection:
             meta = self._meta.write(self._modern, number if on_progress else None, extra, capabilities)
             body = insert_members(rest, meta, b"" if inputs is None else bytes(inputs)[1:-1])
             pending = PendingRequest(number, method, self._loop.create_future(), on_progress, on_input, declared)
+            pending.task = task
             return self._exchange(pending, body, head, timeout_s)
 
         result = await send(self._first_inputs(inputs))
@@ -124,12 +127,13 @@ class Connection:
         is_plain: Callable[[Raw], bool] = lambda _: False,
         inputs: Raw | None = None,
         task: Raw | None = None,
+        on_late: Callable[[Raw], None] | None = None,
     ) -> Raw:
         """Calls a tool with exactly these arguments and returns the whole `CallToolResult`, undecoded.
 
         With `on_spilled` a result that is too large for memory is given to it as a file, and `{}` is returned.
         `is_plain` may tell that a result needs no repair, before it is searched for what would. `task` asks a legacy
-        server to make a task of it.
+        server to make a task of it; `on_late` hears of a result that comes after the call was given up.
         """
         # The arguments are spliced in as they came: decoding and encoding them would cost more than the whole call.
         fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quote(name), jsonrpc.single_line(arguments))
@@ -145,6 +149,7 @@ class Connection:
             future = self._loop.create_future()
             asked = (on_progress, on_input, declared, on_spilled, is_plain)
             pending = PendingRequest(number, "tools/call", future, *asked)
+            pending.on_late = on_late
             return self._exchange(pending, body, head, timeout_s)
 
         first_inputs = self._first_inputs(inputs)
@@ -219,7 +224,7 @@ class Connection:
         # A server that never answers must not fill the memory: it then costs a line of noise for each late answer.
         if len(abandoned) >= _MAX_ABANDONED:
             abandoned.clear()
-        abandoned.add(pending.number)
+        abandoned[pending.number] = pending.on_late
         if not quiet:
             self._transport.abandon(pending, reason)
 

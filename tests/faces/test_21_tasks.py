@@ -1,0 +1,171 @@
+"""Calls as tasks through `toolfold serve`: both eras of clients in front of servers of both eras."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from task_servers import Jobs, connected, text_of
+
+pytestmark = pytest.mark.requirement("G-15")
+
+each_client = pytest.mark.parametrize("era", ["legacy", "modern"])
+each_server = pytest.mark.parametrize("upstream", ["legacy", "modern"])
+each_profile = pytest.mark.parametrize("profile", ["direct", "transparent"])
+
+
+def play(jobs: Jobs, scene: Callable[[str], Awaitable[None]]) -> None:
+    async def main(url: str) -> None:
+        async with asyncio.timeout(120):
+            await scene(url)
+
+    with jobs.over_http() as url:
+        asyncio.run(main(url))
+
+
+@each_client
+@each_server
+@each_profile
+def test_a_call_becomes_a_task_that_outlives_its_client(era: str, upstream: str, profile: str, tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, upstream, profile)
+
+    async def scene(url: str) -> None:
+        async with connected(url, era) as client:
+            kept = await client.start(jobs.named("job"))
+            dropped = await client.start(jobs.named("job"))
+            assert not {kept, dropped} & {"task-1", "task-2"}
+            await jobs.wait_until_asked("tools/call", 2)
+            await client.cancel(dropped)
+            assert await client.state(dropped) == "cancelled"
+            await jobs.wait_until_asked("tasks/cancel")
+            assert await client.state(kept) == "working"
+            if era == "legacy":
+                assert await client.listed() == [kept, dropped]
+        # The client is gone, and another of the same caller finds it: of either era.
+        for other in ("legacy", "modern"):
+            async with connected(url, other) as client:
+                assert await client.state(kept) == "working"
+        jobs.let_end()
+        for other in ("legacy", "modern"):
+            async with connected(url, other) as client:
+                assert text_of(await client.result(kept)) == "job done"
+                assert await client.state(kept) == "completed"
+                with pytest.raises(MCPError, match="no such task"):
+                    await client.state(kept[:-4] + "AAAA")
+
+    play(jobs, scene)
+
+
+@each_client
+@each_server
+def test_a_task_asks_its_caller_and_fails_as_its_server_said(era: str, upstream: str, tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, upstream, "transparent")
+
+    async def scene(url: str) -> None:
+        async with connected(url, era) as client:
+            both = [await client.start("multi_input"), await client.start("confirm_delete")]
+            one, two = await asyncio.gather(*map(client.result, both))
+            assert text_of(one).startswith("multi_input done")
+            assert text_of(one).count("accept") == 2
+            assert text_of(two).startswith("confirm_delete done")
+            assert text_of(two).count("accept") == 1
+            broken = await client.start("protocol_error_job")
+            with pytest.raises(MCPError, match="the job broke") as failed:
+                await client.result(broken)
+            assert failed.value.error.code == -32050
+            failing = await client.result(await client.start("failing_job"))
+            assert (text_of(failing), failing["isError"]) == ("it did not work", True)
+
+    play(jobs, scene)
+
+
+@each_client
+@each_server
+def test_a_client_without_tasks_gets_the_result_with_progress(era: str, upstream: str, tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, upstream)
+
+    async def scene(url: str) -> None:
+        async with connected(url, era) as client:
+            client.takes_tasks = False
+            assert text_of(await client.call("jobs_slow_compute")) == "slow_compute done"
+            told = [message["params"] for message in client.notifications]
+            assert told[0]["message"] == "slow_compute is working"
+            assert [one["progress"] for one in told] == [*range(1, len(told) + 1)]
+            if era == "modern":
+                with pytest.raises(MCPError, match="declares the extension") as refused:
+                    await client.ask("tasks/get", taskId="x")
+                assert refused.value.error.code == -32021
+            # Given up by its client: the server is told.
+            calling = asyncio.ensure_future(client.call("jobs_hostile", how="never"))
+            await jobs.wait_until_asked("tasks/get", 4)
+            calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
+            if era == "legacy":
+                await client.give_up()
+            await jobs.wait_until_asked("tasks/cancel")
+
+    play(jobs, scene)
+
+
+def jobs_with_limit(home: Path, upstream: str) -> Jobs:
+    return Jobs(home, upstream, more="call_timeout_s = 3")
+
+
+HOSTILE = {
+    "never": "did not answer within",
+    "pollInterval": "did not answer within",
+    "unknown": "its task is 'nearly done'",
+    "another": "told of another",
+    "forgets": "does not know it now",
+    "dies": "closed|ended|exited",
+    "asks": "did not answer within|more than 64 times|asks for input",
+}
+
+
+@each_server
+def test_a_task_that_misbehaves_ends_with_an_error_and_is_cancelled(upstream: str, tmp_path: Path) -> None:
+    own = {"completed": "sends no result"} if upstream == "modern" else {"silent": "did not answer within"}
+    jobs = jobs_with_limit(tmp_path, upstream)
+
+    async def scene(url: str) -> None:
+        async with connected(url, "modern") as client:
+            client.takes_tasks = False
+            for how, said in {**own, **HOSTILE}.items():
+                asked = (tmp_path / "asked").read_text().count("tasks/cancel") if (tmp_path / "asked").exists() else 0
+                result = await client.call("jobs_hostile", how=how)
+                if result["resultType"] == "input_required":  # nobody answers: its time is over all the same
+                    continue
+                assert result["isError"], (how, result)
+                assert __import__("re").search(said, text_of(result)), (how, result)
+                if how not in {"completed", "silent", "dies"}:
+                    await jobs.wait_until_asked("tasks/cancel", asked + 1)
+
+    play(jobs, scene)
+
+
+@each_client
+def test_a_task_is_its_callers_alone_and_their_number_is_bounded(era: str, tmp_path: Path) -> None:
+    keys = "".join(f'[callers.{name}]\nkey = "{name * 10}"\n' for name in ("ann-1", "bob-2"))
+    jobs = Jobs(tmp_path, "legacy", rest=keys)
+    jobs.let_end()
+
+    async def scene(url: str) -> None:
+        async with connected(url, era, "ann-1" * 10) as ann, connected(url, era, "bob-2" * 10) as bob:
+            task = await ann.start("jobs_job")
+            for asked in (bob.state, bob.result, bob.cancel):
+                with pytest.raises(MCPError, match="no such task") as refused:
+                    await asked(task)
+                assert refused.value.error.code == -32602
+            assert text_of(await ann.result(task)) == "job done"
+            if era == "modern":
+                return
+            assert await bob.listed() == []
+            for _ in range(99):
+                await ann.start("jobs_greet")
+            with pytest.raises(MCPError, match="ann-1 has 100 tasks") as full:
+                await ann.start("jobs_greet")
+            assert full.value.error.data["code"] == "QUOTA_EXCEEDED"
+            await bob.start("jobs_greet")
+
+    play(jobs, scene)
