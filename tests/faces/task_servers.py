@@ -60,14 +60,17 @@ class ModernClient:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result of a request. Raises `MCPError`."""
+    def _message(self, method: str, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         capabilities = {"elicitation": {}, **({"extensions": {TASKS: {}}} if self.takes_tasks else {})}
         meta = {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": capabilities, "progressToken": "p"}
         name = params.get("taskId", params.get("name"))
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}
         headers["Accept"] = "application/json, text/event-stream"
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}, headers
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """The result of a request. Raises `MCPError`."""
+        body, headers = self._message(method, params)
         answer = await self._http.post(self._url, json=body, headers=headers)
         told = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")] or [answer.text]
         *before, last = [json.loads(line) for line in told]
@@ -105,6 +108,14 @@ class ModernClient:
 
     async def cancel(self, task: str) -> None:
         assert await self.ask("tasks/cancel", taskId=task) == {"resultType": "complete"}
+
+    async def follow(self, heard: "asyncio.Queue[Any]", tasks: list[str]) -> None:
+        """Puts every message about these tasks into the queue, the acknowledgement first."""
+        body, headers = self._message("subscriptions/listen", {"notifications": {"taskIds": tasks}})
+        async with self._http.stream("POST", self._url, json=body, headers=headers) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {"):
+                    heard.put_nowait(json.loads(line[6:]))
 
 
 class LegacyClient:
@@ -181,6 +192,14 @@ class LegacyClient:
 
     async def cancel(self, task: str) -> None:
         assert (await self.ask("tasks/cancel", taskId=task))["status"] == "cancelled"
+
+    async def follow(self, heard: "asyncio.Queue[Any]", tasks: list[str]) -> None:
+        """Puts what belongs to no request into the queue, after the status of the stream."""
+        async with self._http.stream("GET", self._url) as answer:
+            heard.put_nowait(answer.status_code)
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {"):
+                    heard.put_nowait(json.loads(line[6:]))
 
     async def listed(self) -> list[str]:
         return [task["taskId"] for task in (await self.ask("tasks/list"))["tasks"]]

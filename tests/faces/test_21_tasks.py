@@ -1,12 +1,28 @@
 """Calls as tasks through `toolfold serve`: both eras of clients in front of servers of both eras."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+import re
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_client_helpers import mcp_on_port
 from task_servers import Jobs, connected, text_of
+
+from toolfold import Gateway, Settings
+from toolfold.faces.mcp_server.surface_app import SurfaceApp
+from toolfold.faces.mcp_server.task_requests import TaskRequests
+from toolfold.faces.surface.direct import DirectSurface
+from toolfold.storage.sqlite import SqliteStore
+from toolfold.types import Caller
+from toolfold.wire.serving import Server
+from toolfold.wire.serving.http import McpHttpApp
+from toolfold.wire.serving.http_guard import HttpGuard
+from toolfold.wire.serving.peers import Peers
 
 pytestmark = pytest.mark.requirement("G-15")
 
@@ -137,7 +153,7 @@ def test_a_task_that_misbehaves_ends_with_an_error_and_is_cancelled(upstream: st
                 if result["resultType"] == "input_required":  # nobody answers: its time is over all the same
                     continue
                 assert result["isError"], (how, result)
-                assert __import__("re").search(said, text_of(result)), (how, result)
+                assert re.search(said, text_of(result)), (how, result)
                 if how not in {"completed", "silent", "dies"}:
                     await jobs.wait_until_asked("tasks/cancel", asked + 1)
 
@@ -169,3 +185,106 @@ def test_a_task_is_its_callers_alone_and_their_number_is_bounded(era: str, tmp_p
             await bob.start("jobs_greet")
 
     play(jobs, scene)
+
+
+@each_client
+def test_whoever_follows_a_task_hears_of_its_end(era: str, tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, "modern")
+
+    async def scene(url: str) -> None:
+        async with connected(url, era) as client:
+            task = await client.start("jobs_job")
+            heard: asyncio.Queue[Any] = asyncio.Queue()
+            following = asyncio.create_task(client.follow(heard, [task, "none of mine"]))
+            if era == "modern":
+                granted = (await heard.get())["params"]["notifications"]
+                assert granted == {"taskIds": [task]}
+                now = await heard.get()
+                assert (now["method"], now["params"]["status"]) == ("notifications/tasks", "working")
+            else:
+                assert await heard.get() == 200
+            jobs.let_end()
+            while (last := await heard.get()).get("params", {}).get("status") != "completed":
+                pass
+            assert last["params"]["taskId"] == task
+            following.cancel()
+            if era == "modern":
+                assert text_of(last["params"]["result"]) == "job done"
+                client.takes_tasks = False
+                with pytest.raises(MCPError, match="declares the extension"):
+                    await client.ask("subscriptions/listen", notifications={"taskIds": [task]})
+            else:
+                assert last["method"] == "notifications/tasks/status"
+
+    play(jobs, scene)
+
+
+SCRIPT = 'job = use_tools("wait for the parcel", server="jobs")\nprint(await job())\n'
+
+
+def test_a_script_that_takes_its_time_becomes_a_task(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, "modern", "discovery")
+
+    async def scene(url: str) -> None:
+        async with connected(url, "modern") as client:
+            quick = await client.call("run_script", code="print(6 * 7)")
+            assert "resultType" in quick
+            task = quick["taskId"] if quick["resultType"] == "task" else ""  # on a machine that is busy
+            assert "42" in text_of(await client.result(task) if task else quick)
+            task = await client.start("run_script", code=SCRIPT)
+            jobs.let_end()
+            assert "job done" in text_of(await client.result(task))
+
+    play(jobs, scene)
+
+
+@contextlib.asynccontextmanager
+async def gateway_on(folder: Path, enough: asyncio.Event) -> AsyncIterator[str]:
+    """The address of a gateway on a store that others share."""
+
+    async def job() -> str:
+        """Does a job."""
+        await enough.wait()
+        return "job done"
+
+    home = folder / uuid.uuid4().hex
+    home.mkdir()
+    settings, store = Settings(home=home), SqliteStore(folder / "toolfold.sqlite")
+    async with Gateway(settings, functions=[job], store=store) as gateway:
+        await gateway.build()
+        gateway.peers = Peers(gateway.store)
+        await gateway.peers.open()
+        tasks = TaskRequests(gateway)
+        app = SurfaceApp(DirectSurface(gateway), tasks=tasks)
+        guard = HttpGuard(identify=lambda headers: Caller(name=headers.get("authorization", "").partition(" ")[2]))
+        try:
+            async with mcp_on_port(McpHttpApp(Server(app, peers=gateway.peers), guard)) as url:
+                yield url
+        finally:
+            app.aclose()
+            await tasks.aclose()
+            await gateway.peers.aclose()
+
+
+@pytest.mark.requirement("G-18")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_task_is_found_through_any_gateway_of_its_store(era: str, tmp_path: Path) -> None:
+    enough = asyncio.Event()
+    async with asyncio.timeout(100), gateway_on(tmp_path, enough) as b:
+        async with gateway_on(tmp_path, enough) as a:
+            async with connected(a, "legacy", "ann") as there:
+                kept, dropped = await there.start("functions_job"), await there.start("functions_job")
+            async with connected(b, era, "ann") as ann, connected(b, era, "bob") as bob:
+                assert await ann.state(kept) == "working"
+                with pytest.raises(MCPError, match="no such task") as refused:
+                    await bob.state(kept)
+                assert refused.value.error.code == -32602
+                await ann.cancel(dropped)
+                assert await ann.state(dropped) == "cancelled"
+                getting = asyncio.ensure_future(ann.result(kept))
+                enough.set()
+                assert text_of(await getting) == "job done"
+        async with connected(b, era, "ann") as ann:
+            with pytest.raises(MCPError, match="gateway that ran this task has ended") as gone:
+                await ann.state(kept)
+            assert gone.value.error.code == -32602

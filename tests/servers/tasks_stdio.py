@@ -180,7 +180,8 @@ def answered(message: dict[str, Any]) -> None:
 def listed() -> dict[str, Any]:
     tools = []
     for name in TOOLS:
-        tool: dict[str, Any] = {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}}
+        about = "Waits for the parcel." if name == "job" else f"Does {name}."
+        tool: dict[str, Any] = {"name": name, "description": about, "inputSchema": {"type": "object"}}
         if not MODERN:
             tool["execution"] = {"taskSupport": SUPPORT.get(name, "required")}
         tools.append(tool)
