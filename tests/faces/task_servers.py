@@ -61,7 +61,7 @@ class ModernClient:
         await self._http.aclose()
 
     def _message(self, method: str, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-        capabilities = {"elicitation": {}, **({"extensions": {TASKS: {}}} if self.takes_tasks else {})}
+        capabilities: dict[str, Any] = {"elicitation": {}, **({"extensions": {TASKS: {}}} if self.takes_tasks else {})}
         meta = {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": capabilities, "progressToken": "p"}
         name = params.get("taskId", params.get("name"))
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}

@@ -24,8 +24,6 @@ from toolfold.wire.serving.http import McpHttpApp
 from toolfold.wire.serving.http_guard import HttpGuard
 from toolfold.wire.serving.peers import Peers
 
-pytestmark = pytest.mark.requirement("G-15")
-
 each_client = pytest.mark.parametrize("era", ["legacy", "modern"])
 each_server = pytest.mark.parametrize("upstream", ["legacy", "modern"])
 each_profile = pytest.mark.parametrize("profile", ["direct", "transparent"])

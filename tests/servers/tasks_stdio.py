@@ -51,7 +51,13 @@ def question(key: str) -> dict[str, Any]:
 
 
 def created(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    task = {"id": f"task-{len(tasks) + 1}", "name": name, "given": given, "at": time.monotonic(), "answers": {}}
+    task: dict[str, Any] = {
+        "id": f"task-{len(tasks) + 1}",
+        "name": name,
+        "given": given,
+        "at": time.monotonic(),
+        "answers": {},
+    }
     task["open"] = [f"q{number}" for number in range(QUESTIONS.get(name, 0))]
     tasks[task["id"]] = task
     return task
@@ -190,10 +196,10 @@ def listed() -> dict[str, Any]:
 
 def answer(method: str, params: dict[str, Any], identifier: Any) -> dict[str, Any] | None:
     if method == "server/discover" and MODERN:
-        capabilities = {"tools": {}, "extensions": {EXTENSION: {}}}
+        capabilities: dict[str, Any] = {"tools": {}, "extensions": {EXTENSION: {}}}
         return {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private"}
     if method == "initialize" and not MODERN:
-        requests = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        requests: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
         about = {"serverInfo": {"name": "tasks", "version": "1"}, "protocolVersion": "2025-11-25"}
         return {**about, "capabilities": {"tools": {}, "tasks": requests}}
     if method == "tools/list":

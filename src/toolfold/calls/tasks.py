@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, field
 
 from toolfold.errors import QuotaExceeded
 
-__all__ = ["BackgroundTask", "TaskStore"]
+__all__ = ["LIMIT_S", "MAX_TTL_S", "BackgroundTask", "Failure", "TaskStore"]
 
 
 MAX_TASKS, MAX_TASKS_EACH = 1000, 100

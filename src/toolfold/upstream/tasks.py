@@ -26,7 +26,7 @@ from toolfold.wire.dispatcher import capability_names
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, remote_error
 from toolfold.wire.types import LEGACY_TASKS_VERSION, NO_TIMEOUT, RELATED_TASK, TASKS
 
-__all__ = ["ServerTasks", "tasks_era"]
+__all__ = ["ServerTasks"]
 
 # How often a task is asked for at most and at least, and where its server does not say.
 MIN_PAUSE_S, MAX_PAUSE_S, PAUSE_S = 0.1, 10.0, 1.0
@@ -90,7 +90,7 @@ class _Tool(Struct):
     execution: _Execution = _Execution()
 
 
-def tasks_era(connection: Connection) -> Era | None:
+def _tasks_era(connection: Connection) -> Era | None:
     """Which form of tasks a server has; `None`: none."""
     try:
         declared = msgspec.json.decode(connection.capabilities, type=_Capabilities)
@@ -110,11 +110,11 @@ def _with_tasks(capabilities: bytes) -> Raw:
 
 
 class ServerTasks:
-    """The tasks that calls became at the server of one connection."""
+    """The tasks that calls became at the server of one connection, if it has any."""
 
-    def __init__(self, connection: Connection, era: Era, timeout_s: float, secrets: tuple[str, ...]) -> None:
+    def __init__(self, connection: Connection, timeout_s: float, secrets: tuple[str, ...]) -> None:
         self._connection = connection
-        self._era = era
+        self._era = _tasks_era(connection)
         self._timeout_s = timeout_s
         self._secrets = secrets
         self._cancelling = TaskSet(log)
@@ -144,7 +144,7 @@ class ServerTasks:
 
     def created(self, result: Raw) -> _State | None:
         """The task that a server made of a call; `None`: this is the result."""
-        if b'"task' not in bytes(result):
+        if self._era is None or b'"task' not in bytes(result):
             return None
         try:
             found = msgspec.json.decode(result, type=_Created)
@@ -165,7 +165,7 @@ class ServerTasks:
         """The result of a task, once there is one. Raises what it failed with."""
         if context.task is not None:
             context.task.begin()
-        following = _Following(self, self._connection, self._era, context, task)
+        following = _Following(self, self._connection, self._era == "modern", context, task)
         try:
             async with asyncio.timeout(None if context.timeout_s is not None else self._timeout_s):
                 return _own_result(await following.run())
@@ -236,11 +236,11 @@ class _Following:
     """One task on its way to its end."""
 
     def __init__(
-        self, tasks: ServerTasks, connection: Connection, era: Era, context: CallContext, created: _State
+        self, tasks: ServerTasks, connection: Connection, modern: bool, context: CallContext, created: _State
     ) -> None:
         self._tasks = tasks
         self._connection = connection
-        self._modern = era == "modern"
+        self._modern = modern
         self._context = context
         self._state = created
         self._task_id = created.task_id

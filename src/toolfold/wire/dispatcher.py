@@ -30,6 +30,8 @@ from toolfold.wire.spill import Edges, Spill
 from toolfold.wire.sse import Event
 from toolfold.wire.types import RELATED_TASK, Handlers, OnSpilled
 
+__all__ = ["input_unavailable"]
+
 log = logging.getLogger("toolfold.wire")
 
 # What a server may ask of a client, and the capability that the client must have declared for it.

@@ -12,7 +12,16 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolfold.errors import RemoteError
 
-__all__ = ["DECODE_ERRORS", "HEADER_MISMATCH", "INVALID_PARAMS", "METHOD_NOT_FOUND", "encode", "parse_number"]
+__all__ = [
+    "ABSENT",
+    "DECODE_ERRORS",
+    "HEADER_MISMATCH",
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "METHOD_NOT_FOUND",
+    "encode",
+    "parse_number",
+]
 
 # A text in pieces: joining large ones would copy them.
 Parts = tuple[bytes | memoryview, ...]

@@ -10,7 +10,17 @@ from msgspec import Raw, Struct, field
 
 from toolfold import __version__
 
-__all__ = ["ELICITATION_COMPLETE", "PROMPTS_CHANGED", "RESOURCES_CHANGED", "TASKS", "TOOLS_CHANGED"]
+__all__ = [
+    "ELICITATION_COMPLETE",
+    "LEGACY_TASKS_VERSION",
+    "LOG_MESSAGE",
+    "PROMPTS_CHANGED",
+    "RELATED_TASK",
+    "RESOURCES_CHANGED",
+    "TASKS",
+    "TASK_STATUS",
+    "TOOLS_CHANGED",
+]
 
 # The first version without a handshake, and the only one of that era so far.
 MODERN_VERSION = "2026-07-28"
@@ -20,6 +30,7 @@ LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
+LOG_MESSAGE = "notifications/message"
 PROMPTS_CHANGED = "notifications/prompts/list_changed"
 RESOURCES_CHANGED = "notifications/resources/list_changed"
 LISTS_CHANGED = frozenset({TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED})

@@ -212,10 +212,14 @@ class TaskRequests:
     ) -> Raw:
         """The result of a call, or the task that it became. `wanted`: what a legacy client says of the task it asks
         for. `slow`: it is one of our own operations, and a task if it takes its time."""
-        if not exchange.modern and wanted is not ABSENT and exchange.client.version == LEGACY_TASKS_VERSION:
+        if wanted is not ABSENT and exchange.client.version == LEGACY_TASKS_VERSION:
             return self._begin(exchange, context, work, wanted)
         if not exchange.client.takes_tasks:
             return await work(context)
+        return await self._follow(exchange, context, work, slow=slow)
+
+    async def _follow(self, exchange: Exchange, context: CallContext, work: Work, *, slow: bool) -> Raw:
+        """The result of a call, or the task that it became, for a modern client that takes either."""
         call = _Call(self._store, self._name, exchange, context)
         call.job = asyncio.ensure_future(_run(work, _as_task(context, call)))
         begun = asyncio.ensure_future(call.begun.wait())
@@ -253,15 +257,7 @@ class TaskRequests:
 
     async def handle(self, exchange: Exchange) -> Raw:
         """Answers a request whose method begins with `tasks/`. Raises `RpcError`."""
-        legacy = not exchange.modern and exchange.client.version == LEGACY_TASKS_VERSION
-        if exchange.method not in (_MODERN if exchange.modern else _LEGACY if legacy else ()):
-            raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
-        if exchange.modern:
-            check_takes_tasks(exchange.client)
-        try:
-            params = msgspec.json.decode(exchange.params or EMPTY_OBJECT, type=_Params)
-        except DECODE_ERRORS as error:
-            raise RpcError(INVALID_PARAMS, f"the parameters of {exchange.method} cannot be read: {error}") from error
+        params = _parse(exchange)
         if exchange.method == "tasks/list":
             return self._listed(params.cursor, exchange.caller)
         if exchange.method == "tasks/result":
@@ -411,6 +407,19 @@ class _Reply:
 
     def finish_long(self, parts: tuple[bytes | memoryview, ...]) -> None:
         self.finish(b"".join(parts), None)
+
+
+def _parse(exchange: Exchange) -> _Params:
+    """The parameters of a request about tasks. Raises `RpcError` where its client cannot make it."""
+    legacy = _LEGACY if exchange.client.version == LEGACY_TASKS_VERSION else frozenset()
+    if exchange.method not in (_MODERN if exchange.modern else legacy):
+        raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
+    if exchange.modern:
+        check_takes_tasks(exchange.client)
+    try:
+        return msgspec.json.decode(exchange.params or EMPTY_OBJECT, type=_Params)
+    except DECODE_ERRORS as error:
+        raise RpcError(INVALID_PARAMS, f"the parameters of {exchange.method} cannot be read: {error}") from error
 
 
 def as_task_tools(exchange: Exchange, tools: Iterable[Raw]) -> tuple[Raw, ...]:

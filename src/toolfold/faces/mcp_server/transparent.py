@@ -34,8 +34,8 @@ from toolfold.wire.headers import HEADER_KEYWORD, mismatched_header
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, encode
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
 from toolfold.wire.serving.exchange import LOG_LEVEL_KEY
-from toolfold.wire.serving.notifications import LOG_LEVELS, LOG_MESSAGE, RESOURCE_UPDATED, level_enabled
-from toolfold.wire.types import TASKS, TOOLS_CHANGED
+from toolfold.wire.serving.notifications import LOG_LEVELS, RESOURCE_UPDATED, level_enabled
+from toolfold.wire.types import LOG_MESSAGE, TASKS, TOOLS_CHANGED
 
 # Parameters of a round of input between the client and us, which the server must not see.
 ROUND_PARAMS = frozenset({"inputResponses", "requestState"})

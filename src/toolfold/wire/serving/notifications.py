@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from toolfold.wire.types import TASK_STATUS
+from toolfold.wire.types import LOG_MESSAGE, TASK_STATUS
 
-__all__ = ["LOG_LEVELS", "LOG_MESSAGE", "RESOURCE_UPDATED", "level_enabled"]
+__all__ = ["LOG_LEVELS", "RESOURCE_UPDATED", "level_enabled"]
 
 RESOURCE_UPDATED = "notifications/resources/updated"
-LOG_MESSAGE = "notifications/message"
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
