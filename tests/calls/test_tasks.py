@@ -73,3 +73,15 @@ async def test_a_task_asks_is_answered_and_ends_once() -> None:
     task.tell("late")
     assert (task.status, task.result, task.failure, task.message) == ("cancelled", None, None, "")
     await kept.aclose()
+
+
+async def test_results_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "MAX_BYTES_EACH", 1000)
+    kept = store()
+    first, second, other = kept.add("ann", "one"), kept.add("ann", "one"), kept.add("bob", "one")
+    for task in (first, second, other):
+        kept.complete(task, Raw(b"x" * 600))
+    assert [task.status for task in (first, second, other)] == ["completed", "failed", "completed"]
+    assert second.failure is not None
+    assert "it was left out" in second.failure.message
+    await kept.aclose()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_client_helpers import mcp_on_port
+from served_config import Served
 from task_servers import Jobs, connected, text_of
 
 from toolfold import Gateway, Settings
@@ -29,7 +30,7 @@ each_server = pytest.mark.parametrize("upstream", ["legacy", "modern"])
 each_profile = pytest.mark.parametrize("profile", ["direct", "transparent"])
 
 
-def play(jobs: Jobs, scene: Callable[[str], Awaitable[None]]) -> None:
+def play(jobs: Served, scene: Callable[[str], Awaitable[None]]) -> None:
     async def main(url: str) -> None:
         async with asyncio.timeout(120):
             await scene(url)
@@ -120,6 +121,27 @@ def test_a_client_without_tasks_gets_the_result_with_progress(era: str, upstream
             await jobs.wait_until_asked("tasks/cancel")
 
     play(jobs, scene)
+
+
+@each_client
+def test_a_server_behind_http_has_tasks_too(era: str, tmp_path: Path) -> None:
+    inner = Jobs(tmp_path, "modern", "transparent")
+    (tmp_path / "outer").mkdir()
+    outer = Served(tmp_path / "outer")
+
+    async def scene(url: str) -> None:
+        async with connected(url, era) as client:
+            answered = await client.result(await client.start("jobs_confirm_delete"))
+            assert text_of(answered).startswith("confirm_delete done")
+            dropped = await client.start("jobs_hostile", how="never")
+            while (await client.ask("tasks/get", taskId=dropped)).get("statusMessage") != "hostile is working":
+                await asyncio.sleep(0.02)
+            await client.cancel(dropped)
+            await inner.wait_until_asked("tasks/cancel")
+
+    with inner.over_http() as address:
+        outer.write(f'[servers.jobs]\nurl = "{address}"\n')
+        play(outer, scene)
 
 
 def jobs_with_limit(home: Path, upstream: str) -> Jobs:

@@ -106,11 +106,17 @@ def result(task: dict[str, Any]) -> dict[str, Any]:
     return content(f"{task['name']} done{said}", **meta)
 
 
+def check(params: dict[str, Any]) -> None:
+    """Each request of the modern era says for itself that its client takes tasks."""
+    capabilities = params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", {})
+    if MODERN and EXTENSION not in capabilities.get("extensions", {}):
+        raise Refused(-32021, "this needs a client that takes tasks")
+
+
 def called(params: dict[str, Any]) -> dict[str, Any]:
     name, given = params["name"], params.get("arguments", {})
     if name == "greet":
         return content(f"Hello, {given.get('name')}!")
-    meta = params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", {})
     if name == "test_tool_with_task" and MODERN:
         answers = params.get("inputResponses", {})
         if not answers:
@@ -118,19 +124,19 @@ def called(params: dict[str, Any]) -> dict[str, Any]:
             return {"resultType": "input_required", "inputRequests": {"user_name": question("user_name")}, **state}
         task = created(name, given)
         task["answers"] = answers
-    elif MODERN and EXTENSION not in meta.get("extensions", {}):
-        raise Refused(-32021, "this needs a client that takes tasks")
     elif not MODERN and "task" not in params:
         if SUPPORT.get(name, "required") == "required":
             raise Refused(-32601, "this tool is called as a task")
         return content(f"{name} done at once")
     else:
+        check(params)
         task = created(name, given)
     return {"resultType": "task", **shown(task)} if MODERN else {"task": shown(task)}
 
 
 def about_task(method: str, params: dict[str, Any], identifier: Any) -> dict[str, Any] | None:
     """The answer to a request about a task; nothing where it comes later, or never."""
+    check(params)
     task = tasks.get(params.get("taskId", ""))
     how = task["given"].get("how") if task is not None else "forgets"
     if how == "dies" and method == "tasks/get":

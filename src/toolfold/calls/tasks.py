@@ -20,6 +20,8 @@ __all__ = ["LIMIT_S", "MAX_TTL_S", "BackgroundTask", "Failure", "TaskStore"]
 
 
 MAX_TASKS, MAX_TASKS_EACH = 1000, 100
+# What the results of one caller's tasks may have together.
+MAX_BYTES_EACH = 64 << 20
 # How long a server's task may take, and how long whatever became of it is kept then.
 LIMIT_S, KEEP_S = 3600.0, 600.0
 MIN_TTL_S, MAX_TTL_S = 60.0, LIMIT_S + KEEP_S
@@ -185,6 +187,15 @@ class TaskStore:
         task.on_changed = self._on_changed
         self._timers[key] = asyncio.get_running_loop().call_later(ttl_s, self._remove, key)
         return task
+
+    def complete(self, task: BackgroundTask, result: Raw) -> None:
+        """Keeps the result of a task, where its owner has room for it."""
+        kept = (one.result for one in self._tasks.values() if one.owner == task.owner and one.result is not None)
+        if len(result) + sum(map(len, kept)) <= MAX_BYTES_EACH:
+            task.end("completed", result=result)
+            return
+        problem = f"it is done, and the results of {task.owner}'s tasks would have over {MAX_BYTES_EACH >> 20} MiB"
+        task.end("failed", failure=Failure(-32603, f"{problem}: it was left out. Call it without a task"))
 
     def find(self, key: str, owner: str) -> BackgroundTask | None:
         """A task of this owner."""

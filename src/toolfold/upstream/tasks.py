@@ -184,11 +184,11 @@ class ServerTasks:
             raise _impossible(f"the answer to {doing} names no task, or one with over {_MAX_ID} characters")
         return state
 
-    async def state(self, task_id: str) -> _State:
+    async def state(self, task_id: str, context: CallContext) -> _State:
         """How a task is now, as its server says."""
         params = Raw(encode({"taskId": task_id}))
         try:
-            told = await self._connection.request("tasks/get", params, timeout_s=ASK_TIMEOUT_S)
+            told = await self.ask("tasks/get", params, context.capabilities)
             state = self._read(told, "tasks/get")
         except RemoteError as error:
             raise UpstreamError(
@@ -200,6 +200,14 @@ class ServerTasks:
         if state.task_id != task_id:
             raise _impossible("asked for one task, it told of another")
         return state
+
+    async def ask(
+        self, method: str, params: Raw, capabilities: Raw | None = None, timeout_s: float = ASK_TIMEOUT_S
+    ) -> Raw:
+        """A request about a task. In the modern era each has to declare that we take one."""
+        return await self._connection.request(
+            method, params, timeout_s=timeout_s, capabilities=self.declared(capabilities)
+        )
 
     def wakes(self, task_id: str) -> asyncio.Event:
         """Set when the server says of itself that this task changed. To be given back with `forget`."""
@@ -222,7 +230,7 @@ class ServerTasks:
     async def _cancel(self, task_id: str) -> None:
         # Nobody waits for it. A server that cannot be told keeps its task for as long as it said itself.
         with suppress(UpstreamError):
-            await self._connection.request("tasks/cancel", Raw(encode({"taskId": task_id})), timeout_s=CANCEL_TIMEOUT_S)
+            await self.ask("tasks/cancel", Raw(encode({"taskId": task_id})), timeout_s=CANCEL_TIMEOUT_S)
 
     async def aclose(self) -> None:
         """Gives the server a moment to hear of what was cancelled."""
@@ -261,7 +269,7 @@ class _Following:
                 changed.clear()
                 await self._pause(changed)
                 if self._fetching is None or not self._fetching.done():
-                    self._state = await self._tasks.state(self._task_id)
+                    self._state = await self._tasks.state(self._task_id, self._context)
         finally:
             self._tasks.forget(self._task_id)
             running = [task for task in (*self._questions.values(), self._fetching) if task is not None]
@@ -329,7 +337,7 @@ class _Following:
         declared = None if context.capabilities is None else capability_names(context.capabilities)
         answer = await self._connection.answer_input(question, context.on_input, declared)
         params = Raw(encode({"taskId": self._task_id, "inputResponses": {key: answer}}))
-        await self._connection.request("tasks/update", params, timeout_s=ASK_TIMEOUT_S)
+        await self._tasks.ask("tasks/update", params, context.capabilities)
 
     async def _pause(self, changed: asyncio.Event) -> None:
         """Until it is time to ask again, the server says something, or a question fails."""

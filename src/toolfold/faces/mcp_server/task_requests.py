@@ -169,7 +169,7 @@ class _Call:
 
     def take(self, task: BackgroundTask, job: "asyncio.Task[Raw]") -> None:
         task.job = job
-        job.add_done_callback(partial(_end, task))
+        job.add_done_callback(partial(_end, self._store, task))
 
     def tell(self, message: str) -> None:
         if self.task is not None:
@@ -445,14 +445,14 @@ def _as_task(context: CallContext, call: _Call) -> CallContext:
     return replace(context, task=call)
 
 
-def _end(task: BackgroundTask, job: "asyncio.Task[Raw]") -> None:
+def _end(store: TaskStore, task: BackgroundTask, job: "asyncio.Task[Raw]") -> None:
     """Takes over how a call ended."""
     if job.cancelled():
         task.end("cancelled")
         return
     error = job.exception()
     if error is None:
-        task.end("completed", result=job.result().copy())
+        store.complete(task, job.result().copy())
     elif isinstance(error, RpcError):
         task.end("failed", failure=Failure(error.code, error.message, error.data))
     elif isinstance(error, RemoteError):
