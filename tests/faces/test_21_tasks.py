@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import json
 import re
+import subprocess
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -12,8 +14,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_client_helpers import mcp_on_port
 from served_config import Served
-from task_servers import Jobs, connected, text_of
+from task_servers import META, TASKS, Jobs, connected, text_of
 
+import fork_server
 from toolfold import Gateway, Settings
 from toolfold.faces.mcp_server.surface_app import SurfaceApp
 from toolfold.faces.mcp_server.task_requests import TaskRequests
@@ -50,6 +53,11 @@ def test_a_call_becomes_a_task_that_outlives_its_client(era: str, upstream: str,
             kept = await client.start(jobs.named("job"))
             dropped = await client.start(jobs.named("job"))
             assert not {kept, dropped} & {"task-1", "task-2"}
+            listed = [tool.get("execution") for tool in (await client.ask("tools/list"))["tools"]]
+            if era == "legacy":
+                assert listed == [{"taskSupport": "optional"}] * len(listed)
+            elif upstream == "modern":
+                assert not any(listed)
             await jobs.wait_until_asked("tools/call", 2)
             await client.cancel(dropped)
             assert await client.state(dropped) == "cancelled"
@@ -135,7 +143,7 @@ def test_a_server_behind_http_has_tasks_too(era: str, tmp_path: Path) -> None:
             assert text_of(answered).startswith("confirm_delete done")
             dropped = await client.start("jobs_hostile", how="never")
             while (await client.ask("tasks/get", taskId=dropped)).get("statusMessage") != "hostile is working":
-                await asyncio.sleep(0.02)
+                pass
             await client.cancel(dropped)
             await inner.wait_until_asked("tasks/cancel")
 
@@ -256,6 +264,28 @@ def test_a_script_that_takes_its_time_becomes_a_task(tmp_path: Path) -> None:
             assert "job done" in text_of(await client.result(task))
 
     play(jobs, scene)
+
+
+def test_on_stdio_tasks_end_with_their_client(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, "modern")
+    meta = {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": {"extensions": {TASKS: {}}}}
+    with fork_server.Popen(jobs.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def ask(number: int, method: str, **params: Any) -> dict[str, Any]:
+            body = {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": meta}}
+            process.stdin.write(json.dumps(body) + "\n")  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+            while (answer := json.loads(process.stdout.readline())).get("id") != number:  # type: ignore[union-attr]
+                pass
+            return dict(answer["result"])
+
+        task = ask(1, "tools/call", name="jobs_job", arguments={})["taskId"]
+        assert ask(2, "tasks/get", taskId=task)["status"] == "working"
+        process.stdin.close()
+        assert process.wait(60) == 0
+    assert "tasks/cancel" in (tmp_path / "asked").read_text()
 
 
 @contextlib.asynccontextmanager

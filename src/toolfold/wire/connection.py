@@ -218,6 +218,9 @@ class Connection:
             observe(end)
 
     def _abandon(self, pending: PendingRequest, reason: str, quiet: bool) -> None:
+        future = pending.future
+        if pending.on_late is not None and future.done() and not (future.cancelled() or future.exception()):
+            pending.on_late(future.result())  # it was answered in the moment in which it was given up
         if self.closed:
             return
         abandoned = self._dispatcher.abandoned
