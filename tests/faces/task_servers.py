@@ -125,19 +125,26 @@ class LegacyClient:
 
     def __init__(self, url: str, key: str = "") -> None:
         self._url = url
-        headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+        headers = {"Accept": "application/json, text/event-stream"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
         self._http = httpx2.AsyncClient(timeout=60, headers=headers)
         self._answering: set[asyncio.Task[Any]] = set()
         self._numbers = itertools.count(1)
+        self.version = "2025-11-25"
         self.notifications: list[Any] = []
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
+    async def hello(self) -> dict[str, Any]:
+        """The answer to the handshake of another session."""
+        self._http.headers.pop("Mcp-Session-Id", None)
+        self._http.headers["MCP-Protocol-Version"] = self.version
+        about = {"protocolVersion": self.version, "clientInfo": {"name": "t", "version": "1"}}
+        return await self.ask("initialize", **about, capabilities={"elicitation": {}})
+
     async def open(self) -> None:
-        about = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "t", "version": "1"}}
-        result = await self.ask("initialize", **about, capabilities={"elicitation": {}})
+        result = await self.hello()
         assert result["capabilities"]["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
     async def _post(self, message: dict[str, Any]) -> None:

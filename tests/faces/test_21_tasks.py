@@ -215,6 +215,52 @@ def test_a_task_is_its_callers_alone_and_their_number_is_bounded(era: str, tmp_p
     play(jobs, scene)
 
 
+REFUSED: dict[str, list[tuple[str, dict[str, Any], int]]] = {
+    "legacy": [
+        ("tools/call", {"name": "jobs_greet", "task": "x"}, -32602),
+        ("tools/call", {"name": "jobs_greet", "task": {"ttl": "long"}}, -32602),
+        ("tasks/get", {}, -32602),
+        ("tasks/get", {"taskId": "x" * 100_000}, -32602),
+        ("tasks/get", {"taskId": ["x"]}, -32602),
+        ("tasks/result", {"taskId": "x"}, -32602),
+        ("tasks/list", {"cursor": "x"}, -32602),
+        ("tasks/update", {"taskId": "x", "inputResponses": {}}, -32601),
+    ],
+    "modern": [
+        ("tasks/get", {"taskId": "x"}, -32602),
+        ("tasks/update", {"taskId": "x", "inputResponses": []}, -32602),
+        ("tasks/cancel", {"taskId": "x"}, -32602),
+        ("tasks/result", {"taskId": "x"}, -32601),
+        ("tasks/list", {}, -32601),
+    ],
+}
+
+
+@each_client
+def test_requests_that_cannot_be_are_refused(era: str, tmp_path: Path) -> None:
+    async def scene(url: str) -> None:
+        async with connected(url, era) as client:
+            for method, params, code in REFUSED[era]:
+                with pytest.raises(MCPError) as refused:
+                    await client.ask(method, **params)
+                assert refused.value.error.code == code, (method, params)
+            if era == "modern":
+                return
+            arguments = {"name": "x"}
+            told = await client.ask("tools/call", name="jobs_greet", arguments=arguments, task=None)
+            assert text_of(told) == "Hello, x!"
+            # Of all sessions only those of 2025-11-25 have tasks.
+            client.version = "2025-06-18"
+            assert "tasks" not in (await client.hello())["capabilities"]
+            with pytest.raises(MCPError) as refused:
+                await client.ask("tasks/list")
+            assert refused.value.error.code == -32601
+            told = await client.ask("tools/call", name="jobs_greet", arguments=arguments, task={})
+            assert text_of(told) == "Hello, x!"
+
+    play(Jobs(tmp_path, "modern"), scene)
+
+
 @each_client
 def test_whoever_follows_a_task_hears_of_its_end(era: str, tmp_path: Path) -> None:
     jobs = Jobs(tmp_path, "modern")

@@ -34,6 +34,8 @@ def parse_call_params(params: Raw) -> CallParams:
         raise RpcError(INVALID_PARAMS, f"the parameters of tools/call cannot be read: {error}") from error
     if bytes(call.arguments) == b"null":
         call.arguments = EMPTY_OBJECT
+    if bytes(call.task) == b"null":
+        call.task = ABSENT
     return call
 
 

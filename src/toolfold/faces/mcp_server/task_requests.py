@@ -230,9 +230,10 @@ class TaskRequests:
                 call.follows = False  # our own operations keep their limits
             await asyncio.wait({call.job, begun}, return_when="FIRST_COMPLETED")
         except asyncio.CancelledError:
-            if call.task is None:
-                call.job.cancel()
-                await asyncio.wait({call.job})
+            if call.task is not None:
+                call.task.cancel()  # nobody was told its id
+            call.job.cancel()
+            await asyncio.wait({call.job})
             raise
         finally:
             begun.cancel()
