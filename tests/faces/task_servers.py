@@ -182,8 +182,8 @@ class LegacyClient:
         await self._post({"method": "notifications/cancelled", "params": {"requestId": next(self._numbers) - 1}})
 
     async def start(self, name: str, **arguments: Any) -> str:
-        created = (await self.ask("tools/call", name=name, arguments=arguments, task={"ttl": 120_000}))["task"]
-        assert (created["status"], created["ttl"], created["pollInterval"]) == ("working", 120_000, 1000)
+        created = (await self.ask("tools/call", name=name, arguments=arguments, task={"ttl": 600_000}))["task"]
+        assert (created["status"], created["ttl"], created["pollInterval"]) == ("working", 600_000, 1000)
         return str(created["taskId"])
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:

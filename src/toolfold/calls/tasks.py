@@ -25,7 +25,7 @@ MAX_BYTES_EACH = 64 << 20
 # How long a server's task may take, and how long whatever became of it is kept then.
 LIMIT_S, KEEP_S = 3600.0, 600.0
 MIN_TTL_S, MAX_TTL_S = 60.0, LIMIT_S + KEEP_S
-MAX_QUESTIONS = 64
+MAX_QUESTIONS = 100
 _CLOSE_GRACE_S = 3.0
 
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]

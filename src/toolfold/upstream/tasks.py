@@ -18,11 +18,11 @@ from msgspec.json import encode
 from toolfold.containers import TaskSet
 from toolfold.errors import ProtocolViolation, RemoteError, ServerTimeout, UpstreamError
 from toolfold.text import NOTE_KEY, printable, truncate
-from toolfold.types import EMPTY_OBJECT, CallContext, Era, ToolCall
+from toolfold.types import EMPTY_OBJECT, CallContext, Era, OnInput, ToolCall
 from toolfold.upstream.redaction import mask
 from toolfold.wire import Connection
 from toolfold.wire.connection import InputRequest
-from toolfold.wire.dispatcher import capability_names
+from toolfold.wire.dispatcher import capability_names, input_unavailable
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, remote_error
 from toolfold.wire.types import LEGACY_TASKS_VERSION, NO_TIMEOUT, RELATED_TASK, TASKS
 
@@ -258,6 +258,7 @@ class _Following:
         # What is under way beside the asking: answers to questions, and the result of a legacy server.
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._fetching: asyncio.Task[Raw] | None = None
+        self._asks = _Questions(context.on_input, tasks.wakes(created.task_id))
 
     async def run(self) -> Raw:
         changed = self._tasks.wakes(self._task_id)
@@ -317,7 +318,7 @@ class _Following:
                     "tasks/result",
                     Raw(encode({"taskId": self._task_id})),
                     timeout_s=NO_TIMEOUT,  # the call's own limit ends it
-                    on_input=context.on_input,
+                    on_input=self._asks if context.on_input is not None else None,
                     capabilities=context.capabilities,
                     task=self._task_id,
                 )
@@ -329,7 +330,7 @@ class _Following:
         for key, question in self._state.questions.items():
             if key not in self._questions:
                 if len(self._questions) >= MAX_QUESTIONS:
-                    raise _impossible(f"its task asks for input more than {MAX_QUESTIONS} times")
+                    raise _asks_on()
                 self._questions[key] = asyncio.ensure_future(self._answer(key, question))
 
     async def _answer(self, key: str, question: InputRequest) -> None:
@@ -352,6 +353,7 @@ class _Following:
         for question in self._questions.values():
             if question.done():
                 question.result()
+        self._asks.check()
 
     def _named(self, what: str, state: _State) -> str:
         said = self._tasks.printable(state.message)
@@ -366,6 +368,38 @@ class _Following:
             self._told += 1
             progress: dict[str, Any] = {"progressToken": 0, "progress": self._told}
             self._context.on_progress(Raw(encode({**progress, **({"message": said} if said else {})})))
+
+
+class _Questions:
+    """Asks the caller what a legacy server asks during one task, up to a number. Those of one caller are equal, as it
+    is for the caller's own way to be asked."""
+
+    def __init__(self, on_input: OnInput | None, changed: asyncio.Event) -> None:
+        self._on_input = on_input
+        self._changed = changed
+        self._count = 0
+
+    async def __call__(self, method: str, params: Raw) -> Raw:
+        self._count += 1
+        if self._on_input is None or self._count > MAX_QUESTIONS:
+            self._changed.set()
+            raise input_unavailable(method)
+        return await self._on_input(method, params)
+
+    def check(self) -> None:
+        """Raises `ProtocolViolation` where there were too many."""
+        if self._count > MAX_QUESTIONS:
+            raise _asks_on()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Questions) and other._on_input == self._on_input
+
+    def __hash__(self) -> int:
+        return hash(self._on_input)
+
+
+def _asks_on() -> ProtocolViolation:
+    return _impossible(f"its task asks for input more than {MAX_QUESTIONS} times")
 
 
 def _own_result(result: Raw) -> Raw:
