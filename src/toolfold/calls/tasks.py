@@ -39,7 +39,7 @@ class Failure(Struct, frozen=True):
     data: Any = None
 
 
-class Question(Struct, eq=False):
+class _Question(Struct, eq=False):
     """What the call asks of its caller."""
 
     method: str
@@ -62,7 +62,7 @@ class BackgroundTask(Struct, eq=False, kw_only=True):
     message: str = ""
     result: Raw | None = None
     failure: Failure | None = None
-    questions: dict[str, Question] = field(default_factory=dict)
+    questions: dict[str, _Question] = field(default_factory=dict)
     on_changed: Callable[["BackgroundTask"], None] | None = None
     job: "asyncio.Task[Any] | None" = None
     changes: int = 0
@@ -91,7 +91,7 @@ class BackgroundTask(Struct, eq=False, kw_only=True):
             )
         self._asked += 1
         name = f"input-{self._asked}"
-        question = Question(method, params, asyncio.get_running_loop().create_future())
+        question = _Question(method, params, asyncio.get_running_loop().create_future())
         self.questions[name] = question
         self._set("input_required")
         try:
@@ -115,7 +115,7 @@ class BackgroundTask(Struct, eq=False, kw_only=True):
             question.answer.set_exception(error)
 
     @property
-    def open_questions(self) -> dict[str, Question]:
+    def open_questions(self) -> dict[str, _Question]:
         return {name: one for name, one in self.questions.items() if not one.answer.done()}
 
     def end(self, status: Status, *, result: Raw | None = None, failure: Failure | None = None) -> None:
