@@ -266,6 +266,9 @@ def test_requests_that_cannot_be_are_refused(era: str, tmp_path: Path) -> None:
                 assert refused.value.error.code == code, (method, params)
             if era == "modern":
                 return
+            for asked, granted in ((10**400, 4_200_000), (-(10**400), 60_000), (90_000.5, 90_000), (None, 4_200_000)):
+                made = await client.ask("tools/call", name="jobs_greet", arguments={}, task={"ttl": asked})
+                assert made["task"]["ttl"] == granted
             arguments = {"name": "x"}
             told = await client.ask("tools/call", name="jobs_greet", arguments=arguments, task=None)
             assert text_of(told) == "Hello, x!"

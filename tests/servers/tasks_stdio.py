@@ -83,7 +83,7 @@ def shown(task: dict[str, Any], *, detailed: bool = False) -> dict[str, Any]:
     at = "2026-11-19T10:00:00Z"
     told: dict[str, Any] = {"taskId": task["id"], "status": now, "createdAt": at, "lastUpdatedAt": at}
     told["statusMessage"] = f"{task['name']} is {now}"
-    pause = 10**15 if how == "pollInterval" else 100
+    pause = 10**400 if how == "pollInterval" else 100
     told |= {"ttlMs": 60_000, "pollIntervalMs": pause} if MODERN else {"ttl": 60_000, "pollInterval": pause}
     if detailed and how == "another":
         told["taskId"] = "task-of-somebody-else"

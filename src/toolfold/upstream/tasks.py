@@ -61,7 +61,7 @@ class _State(Struct):
         said = self.pause_ms if self.pause_ms is not None else self.pause
         if isinstance(said, bool) or not isinstance(said, (int, float)):
             return PAUSE_S
-        return min(max(said / 1000, MIN_PAUSE_S), MAX_PAUSE_S)
+        return min(max(said, MIN_PAUSE_S * 1000), MAX_PAUSE_S * 1000) / 1000  # an integer may be too large for a float
 
 
 class _Created(Struct):

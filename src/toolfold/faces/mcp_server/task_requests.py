@@ -248,7 +248,7 @@ class TaskRequests:
         except DECODE_ERRORS as error:
             raise RpcError(INVALID_PARAMS, f"`task` cannot be read: {error}") from error
         call = _Call(self._store, self._name, exchange, context)
-        task = call.start(MAX_TTL_S if ttl_ms is None else ttl_ms / 1000)
+        task = call.start(MAX_TTL_S if ttl_ms is None else min(max(ttl_ms, 0), MAX_TTL_S * 1000) / 1000)
         if self._hub is not None:
             self._hub.follow(task.identifier, exchange.client)
         call.take(task, asyncio.ensure_future(_run(work, _as_task(context, call))))
