@@ -5,7 +5,7 @@ server sent.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, BinaryIO, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, BinaryIO, ClassVar, Literal, Protocol, TypedDict
 
 from msgspec import DecodeError, Meta, Raw, Struct, field
 from msgspec.json import decode, encode
@@ -375,6 +375,21 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     is then the outcome. Empty: it is called as a tool, and its result is that of one."""
 
 
+class CallTask(Protocol):
+    """Whoever waits for a call as for a task, that may end after its request."""
+
+    limit_s: float
+    """How long the server's own task may take."""
+    follows: bool
+    """Whether the server made a task of the call: its time limit is then `limit_s`."""
+
+    def begin(self) -> None:
+        """The server made a task of it, which is followed to its end."""
+
+    def tell(self, message: str) -> None:
+        """What the server says of how far it is."""
+
+
 class CallContext(Struct, frozen=True, kw_only=True):
     """For whom a call is made and under which conditions. It travels beside its `ToolCall`, unchanged."""
 
@@ -399,6 +414,9 @@ class CallContext(Struct, frozen=True, kw_only=True):
     """What the client calls the tool, where that is not its id."""
     max_response: tuple[int | None, int | None] = (None, None)
     """Over how many bytes, and tokens, the result is stored, where the caller has limits of its own."""
+    task: CallTask | None = None
+    """For a client that takes a task in place of a result. `None`: whatever its server makes of the call, the call ends
+    with the result."""
 
 
 class CallOptions(TypedDict, total=False):

@@ -2,13 +2,14 @@
 
     python tests/conformance/run_server.py FOLDER
 
-First against the fixture server alone, so that its own faults are not taken for ours; then against `toolfold serve` in
-front of it, in the profile `transparent` and in `auto` and `discovery`, for each revision. In these two the suite asks
-through `folded_client.py`, which knows under which addresses the fixture's tools and prompts are found, and
-`EXCEPTIONS` says what does not hold there and why: each of these must still fail, or it is to be taken out. At last the
-scenarios for servers with skills, against `toolfold serve` as it is, in front of a server with skills and a folder of
-them. FOLDER holds `node_modules` with the suite and a Node of at least version 22; what is missing there is installed
-with npm. Exits with 1 unless every scenario passes that is required and no exception.
+First against the fixture server alone, so that its own faults are not taken for ours; then against `toolfold serve`
+in front of it, in the profile `transparent` and in `auto` and `discovery`, for each revision. In these two the suite
+asks through `folded_client.py`, which knows under which addresses the fixture's tools and prompts are found, and
+`EXCEPTIONS` says what does not hold there and why: each of these must still fail, or it is to be taken out. At last
+the scenarios for servers with skills, against `toolfold serve` as it is, in front of a server with skills and a
+folder of them, and those of the extension for tasks, in front of a server that has them. FOLDER holds `node_modules`
+with the suite and a Node of at least version 22; what is missing there is installed with npm. Exits with 1 unless
+every scenario passes that is required and no exception.
 """
 
 import argparse
@@ -37,6 +38,13 @@ EXCEPTIONS = {
     "input-required-result-basic-elicitation": "asks for the fixture's own key of a question: here the gateway is the "
     "one that asks, under keys of its own, which the protocol leaves to it",
 }
+# Two of its scenarios say nothing here: a tool that needs tasks must refuse a client without them, which toolfold
+# serves by following the task itself; and that of notifications is skipped by the suite.
+TASKS_FIXTURE = Path(__file__).parents[1] / "servers" / "tasks_stdio.py"
+TASKS = [
+    *("tasks-lifecycle", "tasks-capability-negotiation", "tasks-wire-fields", "tasks-request-state-removal"),
+    *("tasks-mrtr-input", "tasks-request-headers", "tasks-dispatch-and-envelope", "tasks-mrtr-composition"),
+]
 START_S = 30.0
 RUN_S = 300.0
 # The third, of directories, does not apply: they are not offered.
@@ -164,6 +172,42 @@ def run_skills(folder: Path, work: Path, *, verbose: bool) -> bool:
     return passed
 
 
+def run_tasks(folder: Path, port: int, *, verbose: bool) -> int:
+    """How many of the scenarios of tasks passed."""
+    node, suite = install(folder)
+    passed = 0
+    for name in TASKS:
+        address = f"http://127.0.0.1:{port}/mcp"
+        with tempfile.TemporaryDirectory() as results:
+            done = subprocess.run(
+                [
+                    node,
+                    suite,
+                    "server",
+                    "--url",
+                    address,
+                    "--spec-version",
+                    "2026-07-28",
+                    "--scenario",
+                    name,
+                    "--force",
+                ],
+                capture_output=True,
+                text=True,
+                timeout=RUN_S,
+                check=False,
+                cwd=results,
+                env={**os.environ, "NO_COLOR": "1"},
+            )
+        ok = re.search(r"^Passed: [1-9]\d*/\d+, 0 failed", done.stdout, re.MULTILINE) is not None
+        passed += ok
+        if verbose or not ok:
+            sys.stdout.write(done.stdout + done.stderr)
+        if not ok:
+            sys.stdout.write(f"FAILED {name}\n")
+    return passed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -189,6 +233,16 @@ def main() -> int:
                     name = f"through toolfold, {profile}" if profile else "fixture alone"
                     sys.stdout.write(f"{name}, {revision}: {passed} of {wanted} passed\n")
                     sys.stdout.flush()
+        jobs = work / "jobs.toml"
+        arguments = f'args = ["{TASKS_FIXTURE}", "modern", "{work}"]'
+        jobs.write_text(f'[servers.jobs]\ncommand = "{sys.executable}"\n{arguments}\n')
+        port = free_port()
+        started = [sys.executable, "-m", "toolfold", "--config", str(jobs), "--home", str(work / "jobs"), "serve"]
+        command = [*started, "--profile", "transparent", "--http", f"127.0.0.1:{port}"]
+        with running(command, port, work / f"{port}.log"):
+            passed = run_tasks(folder, port, verbose=options.verbose)
+            failed |= passed < len(TASKS)
+            sys.stdout.write(f"through toolfold, tasks: {passed} of {len(TASKS)} passed\n")
         failed |= not run_skills(folder, work, verbose=options.verbose)
     for name, why in EXCEPTIONS.items():
         sys.stdout.write(f"not promised in {' and '.join(SERVED[1:])}: {name}: {why}\n")

@@ -181,6 +181,8 @@ def test_arguments_are_completed_for_prompts_and_templates(era: str, tmp_path: P
         ):
             (value,) = (await client.complete(ref, {"name": "branch", "value": "ma"})).completion.values
             assert json.loads(value) == [sent, {"name": "branch", "value": "ma"}]
+            further = await client.complete(ref, {"name": "branch", "value": "m"}, context_arguments={"tone": "kind"})
+            assert json.loads(further.completion.values[0])[1] == {"name": "branch", "value": "m"}
         with pytest.raises(MCPError, match="there is no prompt"):
             await client.complete(types.PromptReference(type="ref/prompt", name="x.y"), {"name": "a", "value": ""})
 

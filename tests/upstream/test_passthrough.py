@@ -113,11 +113,11 @@ def test_a_server_without_mcp_has_its_tools_and_nothing_else() -> None:
     run(main)
 
 
-def test_what_a_server_declares_is_passed_on_without_tasks() -> None:
+def test_what_a_server_declares_is_passed_on() -> None:
     async def steps(scene: Scene) -> None:
         info, capabilities = await scene.passthrough.about()
         assert info.name == "notes"
-        assert capabilities == {"tools": {}, "prompts": {"listChanged": True}}
+        assert capabilities == {"tools": {}, "prompts": {"listChanged": True}, "tasks": {}}
         assert await scene.passthrough.request("prompts/get", Raw(b'{"name":"p"}')) == Raw(b'{"answer":1}')
 
     server = McpServer("modern", b'{"tools":{},"tasks":{},"prompts":{"listChanged":true}}')

@@ -154,23 +154,29 @@ class CallPipeline:
         limit, task = context.timeout_s, asyncio.current_task()
         if limit is None or task is None:
             return await self._dispatch(call, context)
-        expired = False
+        expired, within = False, limit
 
         def expire() -> None:
-            nonlocal expired
+            nonlocal expired, within
+            if context.task is not None and context.task.follows and context.task.limit_s > within:
+                # Its server made a task of it, which may take longer than an answer.
+                more, within = context.task.limit_s - within, context.task.limit_s
+                deadlines.append(self._deadlines.start(more, expire))
+                return
             expired = True
             task.cancel()
 
-        deadline = self._deadlines.start(limit, expire)
+        deadlines = [self._deadlines.start(limit, expire)]
         try:
             outcome = await self._dispatch(call, context)
         except asyncio.CancelledError:
             # Somebody else may have cancelled the task as well: then that cancellation goes on.
             if not expired or task.uncancel() > 0:
                 raise
-            raise _timeout_error(call, limit, requested, self._limited_by(call.tool.server)) from None
+            limited_by = self._limited_by(call.tool.server) if within == limit else ""
+            raise _timeout_error(call, within, requested, limited_by) from None
         finally:
-            deadline.stop()
+            deadlines[-1].stop()
         if outcome.is_error:
             await self._check_refusal(call, context, outcome)
         return outcome
@@ -178,7 +184,9 @@ class CallPipeline:
 
 def _timeout_error(call: ToolCall, limit: float, requested: float | None, limited_by: str) -> ServerTimeout:
     """Whose limit it was decides what would help."""
-    if requested is not None and requested <= limit:
+    if not limited_by:
+        whose, more = "the limit of a task", "call it again for the rest"
+    elif requested is not None and requested <= limit:
         whose, more = "the time that this request allowed", "allow more time (timeout_s)"
     else:
         asked = f"; this request asked for {requested:g} s, more than is allowed" if requested is not None else ""

@@ -6,15 +6,15 @@ came, errors with the server's name. It never repeats a call.
 
 from collections import deque
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from toolfold.auth.session import OAuthSession, session_for
 from toolfold.config.self_reference import answers_as_toolfold
 from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
-from toolfold.text import truncate
+from toolfold.text import printable, truncate
 from toolfold.types import (
     RENDERS_APPS,
     CallContext,
@@ -30,14 +30,18 @@ from toolfold.upstream.base import SIGN_IN_ENDED, Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.leaves import call_result, list_leaves, request_of, watched_lists
 from toolfold.upstream.redaction import mask, mask_progress, redact_error, secrets_of
+from toolfold.upstream.tasks import ServerTasks
 from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
 from toolfold.wire.connection import requires_input
-from toolfold.wire.types import LISTS_CHANGED, NO_TIMEOUT
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS
+from toolfold.wire.types import LISTS_CHANGED, LOG_MESSAGE, NO_TIMEOUT, TASK_STATUS
 
 # Lines that a server wrote beside the protocol: the last ones explain why it died.
 _MAX_LOG_LINES = 12
 _MAX_LOG_LINE = 500
+# What is read of a log message: more than is kept, so that no secret is cut in two before it is masked.
+_MAX_LOG_READ = 8_000
 
 
 class McpUpstream:
@@ -49,6 +53,7 @@ class McpUpstream:
         self._secrets = secrets_of(spec)
         self._session: OAuthSession | None = None
         self._connection: Connection | None = None
+        self._tasks: ServerTasks  # of the connection that is open
         self._log: deque[str] = deque(maxlen=_MAX_LOG_LINES)
 
     @property
@@ -94,6 +99,7 @@ class McpUpstream:
                 next_action="Take it out of the configuration.",
             )
         self._connection = connection
+        self._tasks = ServerTasks(connection, call_timeout_s, self._secrets)
         connection.watch_tools()
         if watched := watched_lists(connection.capabilities):
             wanted = msgspec.json.encode({f"{name}ListChanged": True for name in watched})
@@ -103,6 +109,11 @@ class McpUpstream:
         return connection.info
 
     def _on_notification(self, method: str, params: Raw) -> None:
+        if self._connection is not None and method == TASK_STATUS["legacy"]:
+            self._tasks.on_status(params)
+        if method == LOG_MESSAGE and self._hooks.on_log is not None:
+            # It names no request, so whom it concerns is a guess at best: whatever becomes of it, the log has it.
+            self._hooks.on_log(self.spec.name, truncate(mask(_log_line(params), self._secrets), _MAX_LOG_LINE))
         if self._hooks.on_notification is not None:
             self._hooks.on_notification(self.spec.name, method, params)
         if method in LISTS_CHANGED and self._hooks.on_changed is not None:
@@ -153,7 +164,7 @@ class McpUpstream:
     async def call(self, call: ToolCall, context: CallContext) -> Outcome:
         if call.tool.kind != "tool":
             return await self._call_leaf(call, context)
-        connection = self._opened()
+        connection, tasks = self._opened(), self._tasks
         spilled: list[BinaryIO] = []
         reader = ResultReader()
         try:
@@ -165,13 +176,17 @@ class McpUpstream:
                 timeout_s=None if context.timeout_s is None else NO_TIMEOUT,
                 on_progress=mask_progress(context.on_progress, self._secrets),
                 on_input=context.on_input,
-                capabilities=context.capabilities,
+                capabilities=tasks.declared(context.capabilities),
                 on_spilled=None if context.whole else spilled.append,
                 is_plain=reader.is_plain,
                 inputs=context.inputs,
+                task=tasks.asked(call, context),
+                on_late=tasks.on_late,
             )
             if spilled:
                 return Outcome(raw=result, spilled=spilled.pop())
+            if (created := tasks.created(result)) is not None:
+                result = await tasks.follow(created, context)
             return reader.read(result)
         except UpstreamError as error:
             raise self._failed(error) from None
@@ -241,6 +256,26 @@ class McpUpstream:
     async def aclose(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            await self._tasks.aclose()
             await connection.aclose()
         if self._session is not None:
             await self._session.aclose()
+
+
+class _LogMessage(Struct):
+    level: Any = "info"
+    logger: Any = ""
+    data: Raw = ABSENT
+
+
+def _log_line(params: Raw) -> str:
+    """A log message of the protocol as one line: its level, who said it, and what."""
+    try:
+        said = msgspec.json.decode(params, type=_LogMessage)
+        text = msgspec.json.decode(said.data) if bytes(said.data)[:1] == b'"' else bytes(said.data)[:_MAX_LOG_READ]
+    except DECODE_ERRORS:
+        return printable(bytes(params)[:_MAX_LOG_READ].decode("utf-8", "replace"), _MAX_LOG_READ)
+    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    who = f"{said.logger}: " if isinstance(said.logger, str) and said.logger else ""
+    level = said.level if isinstance(said.level, str) else "info"
+    return printable(f"{level}: {who}{text}", _MAX_LOG_READ)

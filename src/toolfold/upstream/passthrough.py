@@ -23,9 +23,6 @@ from toolfold.wire.jsonrpc import METHOD_NOT_FOUND
 
 __all__ = ["Passthrough"]
 
-# A task outlives the request it belongs to, so this capability of a server is not passed on.
-_EXCLUDED_CAPABILITIES = frozenset({"tasks"})
-
 OnNotification = Callable[[str, Raw], None]
 
 log = logging.getLogger("toolfold.upstream")
@@ -73,8 +70,7 @@ class Passthrough:
         upstream = await self._upstream()
         if upstream is None:
             return ServerInfo(name=self.server), {"tools": {"listChanged": True}}
-        declared = _decode_capabilities(upstream.capabilities)
-        return upstream.info, {key: value for key, value in declared.items() if key not in _EXCLUDED_CAPABILITIES}
+        return upstream.info, _decode_capabilities(upstream.capabilities)
 
     async def request(
         self,

@@ -91,11 +91,13 @@ class Connection:
         on_input: OnInput | None = None,
         capabilities: Raw | None = None,
         inputs: Raw | None = None,
+        task: str = "",
     ) -> Raw:
         """Sends a request and returns its `result`, undecoded.
 
         `capabilities` are those of the caller it is made for, where that is not this client itself. With `inputs` a
-        modern server's `input_required` result is returned as it is, and these members are sent with the request.
+        modern server's `input_required` result is returned as it is, and these members are sent with the request. What
+        a legacy server asks for `task` meanwhile belongs to this request.
         """
         rest, extra = split_meta(params)
         head = RequestHead(method, self._name(method, params))
@@ -106,6 +108,7 @@ class Connection:
             meta = self._meta.write(self._modern, number if on_progress else None, extra, capabilities)
             body = insert_members(rest, meta, b"" if inputs is None else bytes(inputs)[1:-1])
             pending = PendingRequest(number, method, self._loop.create_future(), on_progress, on_input, declared)
+            pending.task = task
             return self._exchange(pending, body, head, timeout_s)
 
         result = await send(self._first_inputs(inputs))
@@ -126,14 +129,18 @@ class Connection:
         on_spilled: OnSpilled | None = None,
         is_plain: Callable[[Raw], bool] = lambda _: False,
         inputs: Raw | None = None,
+        task: Raw | None = None,
+        on_late: Callable[[Raw], None] | None = None,
     ) -> Raw:
         """Calls a tool with exactly these arguments and returns the whole `CallToolResult`, undecoded.
 
         With `on_spilled` a result that is too large for memory is given to it as a file, and `{}` is returned.
-        `is_plain` may tell that a result needs no repair, before it is searched for what would.
+        `is_plain` may tell that a result needs no repair, before it is searched for what would. `task` asks a legacy
+        server to make a task of it; `on_late` hears of a result that comes after the call was given up.
         """
         # The arguments are spliced in as they came: decoding and encoding them would cost more than the whole call.
         fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quote(name), jsonrpc.single_line(arguments))
+        fixed += b"" if task is None else b',"task":' + bytes(task)
         declared = None if capabilities is None else capability_names(capabilities)
 
         def send(inputs: Raw | None) -> Awaitable[Raw]:
@@ -145,6 +152,7 @@ class Connection:
             future = self._loop.create_future()
             asked = (on_progress, on_input, declared, on_spilled, is_plain)
             pending = PendingRequest(number, "tools/call", future, *asked)
+            pending.on_late = on_late
             return self._exchange(pending, body, head, timeout_s)
 
         first_inputs = self._first_inputs(inputs)
@@ -213,13 +221,16 @@ class Connection:
             observe(end)
 
     def _abandon(self, pending: PendingRequest, reason: str, quiet: bool) -> None:
+        future = pending.future
+        if pending.on_late is not None and future.done() and not (future.cancelled() or future.exception()):
+            pending.on_late(future.result())  # it was answered in the moment in which it was given up
         if self.closed:
             return
         abandoned = self._dispatcher.abandoned
         # A server that never answers must not fill the memory: it then costs a line of noise for each late answer.
         if len(abandoned) >= _MAX_ABANDONED:
             abandoned.clear()
-        abandoned.add(pending.number)
+        abandoned[pending.number] = pending.on_late
         if not quiet:
             self._transport.abandon(pending, reason)
 
@@ -259,7 +270,7 @@ class Connection:
         )
 
     async def _answer_inputs(
-        self, questions: "Mapping[str, _InputRequest]", on_input: OnInput | None, declared: frozenset[str] | None
+        self, questions: "Mapping[str, InputRequest]", on_input: OnInput | None, declared: frozenset[str] | None
     ) -> dict[str, Raw]:
         """The answers to one round. A modern client is asked all at once, as the server does; a legacy one in turn,
         as its user answers."""
@@ -267,17 +278,18 @@ class Connection:
             if not self._dispatcher.may_ask(question.method, declared):
                 raise input_unavailable(question.method)  # before anybody is asked for nothing
         if getattr(on_input, "era", "") != "modern" or len(questions) > _MAX_AT_ONCE:
-            return {key: await self._answer_input(question, on_input, declared) for key, question in questions.items()}
-        tasks = [asyncio.ensure_future(self._answer_input(one, on_input, declared)) for one in questions.values()]
+            return {key: await self.answer_input(question, on_input, declared) for key, question in questions.items()}
+        tasks = [asyncio.ensure_future(self.answer_input(one, on_input, declared)) for one in questions.values()]
         try:
             return dict(zip(questions, await asyncio.gather(*tasks), strict=True))
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _answer_input(
-        self, question: "_InputRequest", on_input: OnInput | None, declared: frozenset[str] | None
+    async def answer_input(
+        self, question: "InputRequest", on_input: OnInput | None, declared: frozenset[str] | None
     ) -> Raw:
+        """The answer to what a modern server asks for. Raises `InputUnavailable` where nobody declared it."""
         answer = on_input or self._dispatcher.handlers.on_request
         if answer is None or not self._dispatcher.may_ask(question.method, declared):
             raise input_unavailable(question.method)
@@ -406,14 +418,16 @@ class _Subscription:
         return True
 
 
-class _InputRequest(Struct):
+class InputRequest(Struct):
+    """One question of a modern server."""
+
     method: str
     params: Raw = Raw(b"{}")
 
 
 class _InputRequired(Struct):
     resultType: str = "complete"  # noqa: N815 - the protocol's spelling
-    inputRequests: dict[str, _InputRequest] = field(default_factory=dict)  # noqa: N815 - as above
+    inputRequests: dict[str, InputRequest] = field(default_factory=dict)  # noqa: N815 - as above
     requestState: Raw = ABSENT  # noqa: N815 - as above
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, field
 
 from toolfold.errors import (
     FrameTooLarge,
@@ -28,7 +28,9 @@ from toolfold.wire.jsonrpc import ABSENT, CACHEABLE_BYTES, DECODE_ERRORS, Envelo
 from toolfold.wire.repair import is_plain, repair, replace_invalid_utf8, shorten
 from toolfold.wire.spill import Edges, Spill
 from toolfold.wire.sse import Event
-from toolfold.wire.types import Handlers, OnSpilled
+from toolfold.wire.types import RELATED_TASK, Handlers, OnSpilled
+
+__all__ = ["input_unavailable"]
 
 log = logging.getLogger("toolfold.wire")
 
@@ -60,6 +62,10 @@ class PendingRequest(Struct, eq=False):
     on_spilled: OnSpilled | None = None
     # A quicker look than `is_plain`'s at a result that is decoded in any case. False: it cannot tell.
     is_plain: Callable[[Raw], bool] = _cannot_tell
+    # The task whose result it asks for: what the server asks for that task belongs to it.
+    task: str = ""
+    # Hears of a result that came after the request was given up.
+    on_late: Callable[[Raw], None] | None = None
     carrier: Any = None
 
     def resolve(self, result: Raw) -> None:
@@ -99,6 +105,21 @@ class _Progress(Struct):
 _progress = msgspec.json.Decoder(_Progress)
 
 
+class _Related(Struct, frozen=True):
+    task_id: str = field(name="taskId", default="")
+
+
+class _QuestionMeta(Struct, frozen=True):
+    related: _Related = field(name=RELATED_TASK, default=_Related())
+
+
+class _Question(Struct):
+    meta: _QuestionMeta = field(name="_meta", default=_QuestionMeta())
+
+
+_question = msgspec.json.Decoder(_Question)
+
+
 class Dispatcher:
     """The pending requests of one connection. The transport feeds it frames; it never writes but through `reply`."""
 
@@ -107,7 +128,7 @@ class Dispatcher:
         self.declared = capability_names(capabilities)
         self.pending: dict[int, PendingRequest] = {}
         # Requests that nobody waits for any more: their late answers are no noise.
-        self.abandoned: set[int] = set()
+        self.abandoned: dict[int, Callable[[Raw], None] | None] = {}
         # Why the connection ended.
         self.closed: str | None = None
         self.closed_error: Callable[[str], UpstreamError] | None = None
@@ -160,7 +181,7 @@ class Dispatcher:
         """A frame that went to a file. An answer is handed over so, if its request takes it; all else is read back."""
         request = self._request_by_edges(spill, within)
         if request is None and spill.number in self.abandoned:
-            self.abandoned.discard(spill.number)
+            self.abandoned.pop(spill.number)
             spill.close()
         elif request is not None and request.takes_file(spill):
             request.accept_file(spill)
@@ -199,7 +220,7 @@ class Dispatcher:
     def _answer(self, message: Envelope, within: PendingRequest | None) -> None:
         request = self._request_for(message, within)
         if request is None:
-            self._stray(message.id)
+            self._stray(message)
         elif message.error is not ABSENT and (bytes(message.error) != b"null" or message.result is ABSENT):
             request.fail(jsonrpc.remote_error(message.error))
         elif message.result is not ABSENT:
@@ -207,12 +228,14 @@ class Dispatcher:
         else:
             request.refuse(unreadable_answer(request.method, "an answer with neither result nor error"))
 
-    def _stray(self, identifier: object) -> None:
-        number = parse_number(identifier)
-        if number in self.abandoned:
-            self.abandoned.discard(number)
-        else:
-            self.noise(f"an answer to nobody, id {repr(identifier)[:40]}")
+    def _stray(self, message: Envelope) -> None:
+        number = parse_number(message.id)
+        if number is None or number not in self.abandoned:
+            self.noise(f"an answer to nobody, id {repr(message.id)[:40]}")
+            return
+        on_late = self.abandoned.pop(number)
+        if message.result is not ABSENT:
+            self.notify(on_late, message.result)
 
     def _request_for(self, message: Envelope, within: PendingRequest | None) -> PendingRequest | None:
         number = parse_number(message.id)
@@ -254,11 +277,11 @@ class Dispatcher:
                 )
             )
             return
-        answer = self._answerer(method, within)
+        params = message.params if message.params is not ABSENT else _EMPTY
+        answer = self._answerer(method, within or self._request_of_task(params))
         if answer is None:
             reply(jsonrpc.error_message(identifier, jsonrpc.METHOD_NOT_FOUND, f"this client does not answer {method}"))
             return
-        params = message.params if message.params is not ABSENT else _EMPTY
         task = asyncio.ensure_future(_run(answer, method, params))
         self._tasks[task] = identifier
 
@@ -279,6 +302,16 @@ class Dispatcher:
             answer, request = candidates.popitem()
             return answer if self.may_ask(method, request.declared) else None
         return self.handlers.on_request if self.may_ask(method) else None
+
+    def _request_of_task(self, params: Raw) -> PendingRequest | None:
+        """The request that waits for the task that a question says it is of."""
+        if RELATED_TASK.encode() not in bytes(params):
+            return None
+        try:
+            task = _question.decode(params).meta.related.task_id
+        except DECODE_ERRORS:
+            return None
+        return next((pending for pending in self.pending.values() if task and pending.task == task), None)
 
     def may_ask(self, method: str, declared: frozenset[str] | None = None) -> bool:
         """Whether the caller of the request declared that it answers this; without one, whether this client did."""

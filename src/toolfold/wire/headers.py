@@ -19,7 +19,12 @@ from toolfold.wire.types import ToolList
 __all__ = ["HEADER_KEYWORD", "mismatched_header"]
 
 # Which parameter of which method is the `Mcp-Name`.
-NAME_PARAMETERS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAME_PARAMETERS = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 
 HEADER_KEYWORD = "x-mcp-header"
 

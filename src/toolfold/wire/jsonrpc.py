@@ -13,8 +13,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from toolfold.errors import RemoteError
 
 __all__ = [
+    "ABSENT",
     "DECODE_ERRORS",
     "HEADER_MISMATCH",
+    "INTERNAL_ERROR",
     "INVALID_PARAMS",
     "METHOD_NOT_FOUND",
     "MISSING_CAPABILITY",

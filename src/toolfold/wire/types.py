@@ -10,7 +10,17 @@ from msgspec import Raw, Struct, field
 
 from toolfold import __version__
 
-__all__ = ["ELICITATION_COMPLETE", "PROMPTS_CHANGED", "RESOURCES_CHANGED", "TOOLS_CHANGED"]
+__all__ = [
+    "ELICITATION_COMPLETE",
+    "LEGACY_TASKS_VERSION",
+    "LOG_MESSAGE",
+    "PROMPTS_CHANGED",
+    "RELATED_TASK",
+    "RESOURCES_CHANGED",
+    "TASKS",
+    "TASK_STATUS",
+    "TOOLS_CHANGED",
+]
 
 # The first version without a handshake, and the only one of that era so far.
 MODERN_VERSION = "2026-07-28"
@@ -20,9 +30,17 @@ LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
+LOG_MESSAGE = "notifications/message"
 PROMPTS_CHANGED = "notifications/prompts/list_changed"
 RESOURCES_CHANGED = "notifications/resources/list_changed"
 LISTS_CHANGED = frozenset({TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED})
+
+# The extension by which a call may become a task, and what tells of its state in each era.
+TASKS = "io.modelcontextprotocol/tasks"
+RELATED_TASK = "io.modelcontextprotocol/related-task"
+TASK_STATUS = {"legacy": "notifications/tasks/status", "modern": "notifications/tasks"}
+# The handshake version that has tasks in its core.
+LEGACY_TASKS_VERSION = "2025-11-25"
 
 # A time that never is up.
 NO_TIMEOUT = float("inf")

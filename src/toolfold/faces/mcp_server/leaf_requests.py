@@ -20,7 +20,7 @@ from toolfold.faces.surface.resource_links import listed_entry, own_addresses, o
 from toolfold.gateway import Gateway
 from toolfold.skill_entry import EXTENSION
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller, Kind
-from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND, encode
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND, encode
 from toolfold.wire.serving import Exchange, NotificationHub, RpcError
 from toolfold.wire.types import PROMPTS_CHANGED, RESOURCES_CHANGED
 
@@ -63,7 +63,7 @@ class _Ref(Struct):
 class _Complete(Struct):
     ref: _Ref
     argument: Raw
-    context: Raw | None = None
+    context: Raw = ABSENT
 
 
 class LeafRequests:
@@ -170,7 +170,7 @@ class LeafRequests:
         leaves = self._gateway.leaves
         find = leaves.find_prompt if asked.ref.type == "ref/prompt" else leaves.find_template
         tool = await self._found(find, asked.ref.name or asked.ref.uri, context)
-        more = {"context": asked.context} if asked.context is not None else {}
+        more = {"context": asked.context} if asked.context is not ABSENT else {}
         return (await leaves.complete(tool, {"argument": asked.argument, **more}, context)).raw
 
 

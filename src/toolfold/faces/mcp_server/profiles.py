@@ -42,17 +42,20 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
         return
     from toolfold.faces.mcp_server.leaf_requests import LeafRequests
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
+    from toolfold.faces.mcp_server.task_requests import TaskRequests
     from toolfold.faces.surface.definitions import DISCOVERY_CAPABILITY, DISCOVERY_VERSION
 
-    leaves = LeafRequests(gateway)
+    leaves, tasks = LeafRequests(gateway), TaskRequests(gateway)
     # `auto` takes the operations also while it lists the tools themselves.
     speaks = {DISCOVERY_CAPABILITY: {"version": DISCOVERY_VERSION}} if profile in ("discovery", "auto") else None
-    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, leaves=leaves, experimental=speaks)
+    surface = _make_surface(gateway, profile)
+    app = SurfaceApp(surface, on_left=gateway.end_session, leaves=leaves, tasks=tasks, experimental=speaks)
     try:
         with _telling_sign_ins(gateway, app.hub):
             yield app
     finally:
         app.aclose()
+        await tasks.aclose()
         await leaves.watched.aclose()
 
 

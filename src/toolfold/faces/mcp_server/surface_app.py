@@ -2,6 +2,7 @@
 all servers beside them."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,22 +10,21 @@ from msgspec import Raw, Struct
 
 from toolfold import __version__
 from toolfold.errors import ToolNotFound
+from toolfold.faces.mcp_server.call_request import CallParams, call_context, parse_call_params
 from toolfold.faces.mcp_server.leaf_requests import CAPABILITIES, LeafRequests
+from toolfold.faces.mcp_server.task_requests import TaskRequests, as_task_tools
 from toolfold.faces.surface.apps import renders_apps
 from toolfold.faces.surface.base import Surface
-from toolfold.types import EMPTY_OBJECT, CallContext, Caller
+from toolfold.faces.surface.definitions import RUN_SCRIPT, TOOL_OUTPUT
+from toolfold.types import CallContext, Caller
 from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
 from toolfold.wire.types import TOOLS_CHANGED
 
+# Operations of our own that may take their time: they become tasks, for clients that take one.
+_SLOW = frozenset({RUN_SCRIPT.name, TOOL_OUTPUT.name})
+
 OnLeft = Callable[[Caller], Awaitable[None]]
-
-
-class CallParams(Struct):
-    """The parameters of `tools/call`."""
-
-    name: str
-    arguments: Raw = EMPTY_OBJECT
 
 
 class _ListParams(Struct):
@@ -34,17 +34,6 @@ class _ListParams(Struct):
 
 
 _list_decoder = msgspec.json.Decoder(_ListParams)
-_call_decoder = msgspec.json.Decoder(CallParams)
-
-
-def parse_call_params(params: Raw) -> CallParams:
-    try:
-        call = _call_decoder.decode(params)
-    except DECODE_ERRORS as error:
-        raise RpcError(INVALID_PARAMS, f"the parameters of tools/call cannot be read: {error}") from error
-    if bytes(call.arguments) == b"null":
-        call.arguments = EMPTY_OBJECT
-    return call
 
 
 def _check_cursor(params: Raw) -> None:
@@ -55,41 +44,6 @@ def _check_cursor(params: Raw) -> None:
         raise RpcError(INVALID_PARAMS, f"the parameters of tools/list cannot be read: {error}") from error
     if held is not None:
         raise RpcError(INVALID_PARAMS, "the cursor is none of this server: the list has one page")
-
-
-class _ClientInput:
-    """Asks the client of an exchange, on behalf of a server.
-
-    On a pipe a legacy server does not say which of its calls a question belongs to. Two requests of one caller may then
-    answer for each other, those of two callers never: that is what it means that two of these are equal.
-    """
-
-    __slots__ = ("_exchange", "_identity", "era")
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self.era = exchange.client.era
-        self._identity = (exchange.caller.name, exchange.caller.session, exchange.client.era)
-
-    async def __call__(self, method: str, params: Raw) -> Raw:
-        return await self._exchange.ask(method, params)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ClientInput) and other._identity == self._identity
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
-
-def call_context(exchange: Exchange) -> CallContext:
-    """For whom and under which conditions a request is answered."""
-    return CallContext(
-        caller=exchange.caller,
-        meta=exchange.raw_meta,
-        capabilities=exchange.client.capabilities,
-        on_progress=exchange.progress if exchange.wants_progress else None,
-        on_input=_ClientInput(exchange),
-    )
 
 
 class SurfaceApp:
@@ -103,6 +57,7 @@ class SurfaceApp:
         on_left: OnLeft | None = None,
         leaves: LeafRequests | None = None,
         experimental: Mapping[str, Any] | None = None,
+        tasks: TaskRequests | None = None,
     ) -> None:
         """`experimental`: the extensions that the surface speaks, with what each says of itself."""
         self._capabilities = {
@@ -113,11 +68,14 @@ class SurfaceApp:
         self.hub = NotificationHub()
         self._on_left = on_left
         self._leaves = leaves
+        self._tasks = tasks
         self._surface = surface
         self._name = name
         self._stops = [surface.watch(self._publish_change)]
         if leaves is not None:
             self._stops.append(leaves.open(self.hub))
+        if tasks is not None:
+            tasks.open(self.hub)
 
     def aclose(self) -> None:
         for stop in self._stops:
@@ -131,6 +89,7 @@ class SurfaceApp:
             info={"name": self._name, "version": __version__, "title": "toolfold"},
             capabilities=self._capabilities,
             instructions=await self._surface.instructions(caller),
+            tasks=self._tasks.state if self._tasks is not None else None,
             ttl_ms=0,
         )
 
@@ -143,17 +102,27 @@ class SurfaceApp:
             listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
             apps = renders_apps(exchange.client.capabilities)
             tools = await self._surface.tools(exchange.caller, listens=listens, apps=apps)
+            tools = tools if self._tasks is None else as_task_tools(exchange, tools)
             # To be asked for each time, as all else is (`ttlMs` 0): servers, policies and pinned tools change while we
             # serve, and a client that keeps the list and does not listen would not hear of it.
             return Raw(b'{"tools":[' + b",".join(bytes(tool) for tool in tools) + b'],"ttlMs":0}')
+        if self._tasks is not None and exchange.method.startswith("tasks/"):
+            return await self._tasks.handle(exchange)
         if self._leaves is not None:
             return await self._leaves.handle(exchange, call_context(exchange))
         raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
 
     async def _call(self, exchange: Exchange) -> Raw:
         call = parse_call_params(exchange.params)
+        context, work = call_context(exchange), partial(self._work, call)
+        if self._tasks is None:
+            return await work(context)
+        slow = call.name in _SLOW
+        return await self._tasks.call(exchange, context, work, wanted=call.task, slow=slow)
+
+    async def _work(self, call: CallParams, context: CallContext) -> Raw:
         try:
-            return await self._surface.call(call.name, call.arguments, call_context(exchange))
+            return await self._surface.call(call.name, call.arguments, context)
         except ToolNotFound as error:
             raise RpcError(INVALID_PARAMS, error.message, error.as_dict()) from error
 

@@ -11,6 +11,7 @@ server lists is compared with the catalogue before it is shown: a definition tha
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +21,8 @@ from msgspec.structs import replace
 from toolfold.catalogue.ids import natural_id
 from toolfold.errors import NotBuilt, RemoteError, ToolfoldError, ToolNotFound
 from toolfold.events import Event
-from toolfold.faces.mcp_server.surface_app import CallParams, call_context, parse_call_params
+from toolfold.faces.mcp_server.call_request import CallParams, call_context, parse_call_params
+from toolfold.faces.mcp_server.task_requests import TaskRequests, as_task_tools
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.output_resources import OutputResources
@@ -30,11 +32,11 @@ from toolfold.gateway import Gateway
 from toolfold.types import CallContext, Caller, ServerInfo, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.passthrough import Passthrough
 from toolfold.wire.headers import HEADER_KEYWORD, mismatched_header
-from toolfold.wire.jsonrpc import DECODE_ERRORS, HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, encode
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, encode
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
 from toolfold.wire.serving.exchange import LOG_LEVEL_KEY
-from toolfold.wire.serving.notifications import LOG_LEVELS, LOG_MESSAGE, RESOURCE_UPDATED, level_enabled
-from toolfold.wire.types import TOOLS_CHANGED
+from toolfold.wire.serving.notifications import LOG_LEVELS, RESOURCE_UPDATED, level_enabled
+from toolfold.wire.types import LOG_MESSAGE, TASKS, TOOLS_CHANGED
 
 # Parameters of a round of input between the client and us, which the server must not see.
 ROUND_PARAMS = frozenset({"inputResponses", "requestState"})
@@ -54,6 +56,8 @@ class TransparentApp:
         self.hub = NotificationHub()
         self._gateway = gateway
         self._passthrough = Passthrough(server, gateway.pool, gateway.events, self._on_notification)
+        self._tasks = TaskRequests(gateway)
+        self._tasks.open(self.hub)
         self._tools = _ServerTools(gateway, server, lambda: self._publish_change(None))
         self._operations = Operations(gateway)
         self._outputs = OutputResources(gateway)
@@ -67,15 +71,23 @@ class TransparentApp:
     async def aclose(self) -> None:
         self._stop_watching()
         self._tools.close()
+        await self._tasks.aclose()
         await self._passthrough.aclose()
 
     async def about(self, caller: Caller) -> About:
         info, capabilities = await self._passthrough.about()
+        tasks = _take_tasks(capabilities)
         if await self._tools.visible_to(caller) is not None:
             capabilities = {key: value for key, value in capabilities.items() if key == "tools"}
         if isinstance(capabilities.get("tools"), dict):
             capabilities["tools"]["listChanged"] = True  # a restart may bring other tools, and that is told here
-        return About(info=_info_dict(info), capabilities=capabilities, instructions=info.instructions, ttl_ms=0)
+        return About(
+            info=_info_dict(info),
+            capabilities=capabilities,
+            instructions=info.instructions,
+            tasks=self._tasks.state if tasks else None,
+            ttl_ms=0,
+        )
 
     async def handle(self, exchange: Exchange) -> Raw:
         self._running.add(exchange)
@@ -84,6 +96,8 @@ class TransparentApp:
                 return await self._call(exchange)
             if exchange.method == "resources/read" and self._outputs.owns(exchange.params):
                 return await self._outputs.read(exchange.params, exchange.caller)
+            if exchange.method.startswith("tasks/") and await self._has_tasks():
+                return await self._tasks.handle(exchange)
             if exchange.method != "tools/list" and await self._tools.visible_to(exchange.caller) is not None:
                 raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
             result = await self._forward(exchange)
@@ -122,15 +136,23 @@ class TransparentApp:
         call = parse_call_params(exchange.params)
         if call.name == TOOL_OUTPUT.name:
             return await self._operations.result(call.name, call.arguments, call_context(exchange))
+        work = partial(self._work, exchange, call)
+        if (call.task is not ABSENT or exchange.client.takes_tasks) and await self._has_tasks():
+            return await self._tasks.call(exchange, self._context(exchange), work, wanted=call.task)
+        return await work(self._context(exchange))
+
+    async def _has_tasks(self) -> bool:
+        return _take_tasks((await self._passthrough.about())[1])
+
+    async def _work(self, exchange: Exchange, call: CallParams, context: CallContext) -> Raw:
         if exchange.client.log_level is not None:
             await self._raise_log_level(exchange)
         if exchange.headers is not None:
             await self._check_headers(call, exchange.headers)
-        context = replace(self._context(exchange), tool_name=call.name)
         try:
-            outcome = await self._gateway.calls(
-                ToolCall(tool=await self._tools.find(call.name), arguments=call.arguments), context
-            )
+            tool = await self._tools.find(call.name)
+            asked = ToolCall(tool=tool, arguments=call.arguments)
+            outcome = await self._gateway.calls(asked, replace(context, tool_name=call.name))
         except RemoteError:
             raise
         except ToolNotFound as error:
@@ -164,7 +186,8 @@ class TransparentApp:
         """A page of the server's tools: those the caller may see, and on the last one `tool_output` after them."""
         listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
         adds_output = not listens or await self._gateway.outputs.has_any(exchange.caller)
-        if not adds_output and not self._gateway.settings.restricts:
+        has_tasks = not exchange.modern and await self._has_tasks()
+        if not (adds_output or self._gateway.settings.restricts or has_tasks):
             return result
         members = _members.decode(result)
         tools = await self._tools.shown(
@@ -172,7 +195,7 @@ class TransparentApp:
         )
         if adds_output and bytes(members.get("nextCursor", Raw(b"null"))) in {b"null", b'""'}:
             tools.append(tool_objects()[TOOL_OUTPUT.name])
-        members["tools"] = Raw(encode(tools))
+        members["tools"] = Raw(encode(as_task_tools(exchange, tools) if has_tasks else tools))
         return Raw(encode(members))
 
     def _publish_change(self, caller: Caller | None) -> None:
@@ -288,6 +311,13 @@ class _ServerTools:
                 return self._own(await snapshot.tools(server=self._server))
         except NotBuilt:
             return {}
+
+
+def _take_tasks(capabilities: dict[str, Any]) -> bool:
+    """Takes what a server says of tasks, in either form, out of its capabilities; whether it has them."""
+    core, extensions = capabilities.pop("tasks", None), capabilities.get("extensions")
+    extended = isinstance(extensions, dict) and extensions.pop(TASKS, None) is not None
+    return extended or (isinstance(core, dict) and bool(core.get("requests")))
 
 
 def _is_definition(tool: Tool | None, sent: Raw) -> bool:

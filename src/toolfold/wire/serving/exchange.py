@@ -17,9 +17,9 @@ from toolfold.wire.dispatcher import REQUIRED_CAPABILITY, input_unavailable
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, Parts, error_message, parse_string
 from toolfold.wire.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, META_PREFIX, PROTOCOL_VERSION_KEY
 from toolfold.wire.serving.notifications import NotificationHub
-from toolfold.wire.types import LEGACY_VERSIONS, MODERN_VERSION
+from toolfold.wire.types import LEGACY_VERSIONS, MODERN_VERSION, TASKS
 
-__all__ = ["CUT_OFF", "LOG_LEVEL_KEY", "_stopping"]
+__all__ = ["CUT_OFF", "LOG_LEVEL_KEY", "_stopping", "check_takes_tasks"]
 
 # An error of the server, by JSON-RPC, and what to do about a request that was under way.
 _UNAVAILABLE = -32000
@@ -54,6 +54,8 @@ class About(Struct, frozen=True, kw_only=True):
     info: dict[str, Any]
     capabilities: dict[str, Any] = field(default_factory=dict)
     instructions: str = ""
+    # Where calls can be made as tasks: what is told of a task of a caller, by its id, and nothing of any other.
+    tasks: Callable[[str, Caller], bytes | None] | None = None
     ttl_ms: int = 60_000
     cache_scope: str = "private"
 
@@ -131,8 +133,13 @@ class _RequestParams(Struct):
     meta: Raw | UnsetType = field(name="_meta", default=UNSET)
     name: Raw = ABSENT
     uri: Raw = ABSENT
+    task_id: Raw = field(name="taskId", default=ABSENT)
     input_responses: Raw = field(name="inputResponses", default=ABSENT)
     request_state: Raw = field(name="requestState", default=ABSENT)
+
+    def named(self, key: str) -> Raw:
+        """The parameter that HTTP repeats as `Mcp-Name`."""
+        return {"uri": self.uri, "taskId": self.task_id}.get(key, self.name)
 
 
 _meta = msgspec.json.Decoder(_RequestMeta)
@@ -163,9 +170,13 @@ class Client(Struct, eq=False, kw_only=True):
     info: Raw = EMPTY_OBJECT
     log_level: str | None = None
     declared: dict[str, Raw] = {}
+    takes_tasks: bool = False
+    """Whether a call of it may be answered with a task, unasked."""
 
     def __post_init__(self) -> None:
         self.declared = _parse_names(self.capabilities)
+        extensions = self.declared.get("extensions") if self.era == "modern" else None
+        self.takes_tasks = extensions is not None and TASKS in _parse_names(extensions)
 
     def may_be_asked(self, method: str, params: Raw) -> bool:
         """Whether it declared that it answers this."""
@@ -176,6 +187,13 @@ class Client(Struct, eq=False, kw_only=True):
             return True
         mode = _parse_names(params).get("mode")
         return mode is None or bytes(mode) != b'"url"' or "url" in _parse_names(capability)
+
+
+def check_takes_tasks(client: Client) -> None:
+    """Raises `RpcError` for a modern client that did not declare the extension for tasks."""
+    if not client.takes_tasks:
+        needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise RpcError(jsonrpc.MISSING_CAPABILITY, f"this needs a client that declares the extension {TASKS}", needed)
 
 
 def _parse_names(declared: Raw) -> dict[str, Raw]:

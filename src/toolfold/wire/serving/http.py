@@ -221,7 +221,7 @@ def _check_headers(message: Envelope, parsed: ParsedParams, headers: Mapping[str
     _check_same("Mcp-Method", headers.get("mcp-method"), str(message.method))
     key = NAME_PARAMETERS.get(str(message.method))
     if key is not None:
-        _check_same("Mcp-Name", headers.get("mcp-name"), parse_string(params.uri if key == "uri" else params.name))
+        _check_same("Mcp-Name", headers.get("mcp-name"), parse_string(params.named(key)))
 
 
 def _check_same(name: str, header: str | None, value: str | None) -> None:

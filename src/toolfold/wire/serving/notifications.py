@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-__all__ = ["LOG_LEVELS", "LOG_MESSAGE", "RESOURCE_UPDATED", "level_enabled"]
+from toolfold.wire.types import LOG_MESSAGE, TASK_STATUS
+
+__all__ = ["LOG_LEVELS", "RESOURCE_UPDATED", "level_enabled"]
 
 RESOURCE_UPDATED = "notifications/resources/updated"
-LOG_MESSAGE = "notifications/message"
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -34,8 +35,15 @@ class Subscriber(Struct, eq=False):
     resources: frozenset[str] = frozenset()
     # From which level on it wants log messages that belong to no request; `None`: none.
     log_level: str | None = None
+    # The tasks that it follows, by id, with the notification that its era has for them.
+    tasks: frozenset[str] = frozenset()
+    task_status: str = TASK_STATUS["legacy"]
+    # Of a legacy session: the client that it is of.
+    client: object = None
 
     def wants(self, method: str, uri: str | None) -> bool:
+        if uri is not None and method != RESOURCE_UPDATED:
+            return method == self.task_status and uri in self.tasks
         return uri in self.resources if method == RESOURCE_UPDATED else method in self.lists
 
 
@@ -69,6 +77,18 @@ class NotificationHub:
         for listener in tuple(self._listeners):
             if level_enabled(level, listener.log_level):
                 listener.send(LOG_MESSAGE, params)
+
+    def follows(self, task: str) -> bool:
+        """Whether anybody wants to hear of a task."""
+        return any(task in listener.tasks for listener in self._listeners)
+
+    def follow(self, task: str, client: object, *, on: bool = True) -> None:
+        """From now on the session of a legacy client hears of one of its tasks; or with `on` false, nobody does."""
+        for listener in self._listeners:
+            if on and client is not None and listener.client is client:
+                listener.tasks |= {task}
+            elif not on and task in listener.tasks:
+                listener.tasks -= {task}
 
     def callers(self) -> set[str]:
         return {listener.caller for listener in self._listeners}

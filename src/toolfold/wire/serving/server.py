@@ -34,13 +34,22 @@ from toolfold.wire.serving.exchange import (
     RequestOutcome,
     RpcError,
     ServeOptions,
+    check_takes_tasks,
     parse_params,
 )
 from toolfold.wire.serving.input_requests import ModernInputRequester, StateSeal, request_digest
 from toolfold.wire.serving.notifications import SendNotification, Subscriber
 from toolfold.wire.serving.peers import Peers, _PeerGone, _RemoteSink
 from toolfold.wire.serving.session import Session
-from toolfold.wire.types import MODERN_VERSION, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+from toolfold.wire.types import (
+    LEGACY_TASKS_VERSION,
+    MODERN_VERSION,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    TASK_STATUS,
+    TASKS,
+    TOOLS_CHANGED,
+)
 
 log = logging.getLogger("toolfold.wire.serving")
 
@@ -82,6 +91,7 @@ class _Filter(Struct):
     promptsListChanged: bool = False  # noqa: N815 - as above
     resourcesListChanged: bool = False  # noqa: N815 - as above
     resourceSubscriptions: list[str] = field(default_factory=list)  # noqa: N815 - as above
+    taskIds: list[str] = field(default_factory=list)  # noqa: N815 - as above
 
 
 class _Listen(Struct):
@@ -290,7 +300,10 @@ class Server:
         _check_id(message)
         session, about = await self.open_session(message.params, caller, send)
         version = session.client.version
-        result = {"protocolVersion": version, "capabilities": about.capabilities, "serverInfo": about.info}
+        capabilities = {**about.capabilities}
+        if about.tasks is not None and version == LEGACY_TASKS_VERSION:
+            capabilities["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": about.info}
         return session, jsonrpc.result_message(message.id, _encode_about(result, about))
 
     async def open_session(self, hello: Raw, caller: Caller, send: SendNotification) -> tuple[Session, About]:
@@ -373,7 +386,9 @@ class Server:
         if exchange.task is not None:
             self._listening.add(exchange.task)
             exchange.task.add_done_callback(self._listening.discard)
-        subscriber = Subscriber(exchange.caller.name, send, lists)
+        subscriber = Subscriber(exchange.caller.name, send, lists, task_status=TASK_STATUS["modern"])
+        followed = _tasks_to_follow(about, exchange, filters.taskIds)
+        subscriber.tasks = frozenset(followed)
         watched: list[str] = []
         try:
             for uri in sorted(uris)[:_MAX_SUBSCRIPTIONS]:
@@ -383,8 +398,11 @@ class Server:
                     watched.append(uri)
             subscriber.resources = uris = frozenset(watched)
             # The protocol wants the acknowledgement before any notification.
-            exchange.notify("notifications/subscriptions/acknowledged", _acknowledgement(lists, uris, meta))
+            granted = _acknowledgement(lists, uris, subscriber.tasks, meta)
+            exchange.notify("notifications/subscriptions/acknowledged", granted)
             self.app.hub.add(subscriber)
+            for state in followed.values():  # one that has ended changes no more
+                send(subscriber.task_status, state)
             await self._closing.wait()
         finally:
             self.app.hub.discard(subscriber)
@@ -434,10 +452,13 @@ def _unknown_method(method: str) -> RpcError:
 
 
 def _discover_result(about: About) -> bytes:
+    capabilities = {**about.capabilities}
+    if about.tasks is not None:
+        capabilities["extensions"] = {**capabilities.get("extensions", {}), TASKS: {}}
     result = {
         "resultType": "complete",
         "supportedVersions": list(VERSIONS),
-        "capabilities": about.capabilities,
+        "capabilities": capabilities,
         "ttlMs": about.ttl_ms,
         "cacheScope": about.cache_scope,
         "_meta": {SERVER_INFO_KEY: about.info},
@@ -449,11 +470,22 @@ def _encode_about(result: dict[str, Any], about: About) -> bytes:
     return jsonrpc.encode(result | ({"instructions": about.instructions} if about.instructions else {}))
 
 
-def _acknowledgement(lists: frozenset[str], uris: frozenset[str], meta: dict[str, Any]) -> bytes:
+def _acknowledgement(lists: frozenset[str], uris: frozenset[str], tasks: frozenset[str], meta: dict[str, Any]) -> bytes:
     granted: dict[str, Any] = {name: True for name, method in _LISTS.items() if method in lists}
     if uris:
         granted["resourceSubscriptions"] = sorted(uris)
+    if tasks:
+        granted["taskIds"] = sorted(tasks)
     return jsonrpc.encode({"_meta": meta, "notifications": granted})
+
+
+def _tasks_to_follow(about: About, exchange: Exchange, wanted: list[str]) -> dict[str, bytes]:
+    """The state of each of the wanted tasks that the client has. Raises `RpcError` where it did not declare tasks."""
+    if about.tasks is None or not wanted:
+        return {}
+    check_takes_tasks(exchange.client)
+    states = ((one, about.tasks(one, exchange.caller)) for one in wanted[:_MAX_SUBSCRIPTIONS])
+    return {one: state for one, state in states if state is not None}
 
 
 def _supported_lists(about: About, wanted: Iterable[str]) -> frozenset[str]:

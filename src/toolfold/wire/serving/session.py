@@ -157,7 +157,7 @@ class Session:
         if self.client.may_be_asked("elicitation/create", _BY_ADDRESS):
             lists |= {ELICITATION_COMPLETE}
         self.requester = _InputRequester(peers)
-        self.subscriber = Subscriber(caller.name, send, lists, log_level=_DEFAULT_LEVEL)
+        self.subscriber = Subscriber(caller.name, send, lists, log_level=_DEFAULT_LEVEL, client=self.client)
         self.running = RunningRequests()
         self.on_changed: Callable[[], Awaitable[None]] | None = None
         """Called when the client set its log level or its subscriptions."""
