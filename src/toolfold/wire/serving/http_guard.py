@@ -18,7 +18,7 @@ from toolfold.errors import NotAuthorized
 from toolfold.types import LOCAL, Caller
 from toolfold.wire.http_client import is_loopback
 
-__all__ = ["HttpError", "HttpGuard"]
+__all__ = ["HttpError", "HttpGuard", "is_foreign"]
 
 # Under which the state of a request holds what is called, with the caller's name, once it is let in.
 ENTER = "toolfold.enter"
@@ -149,6 +149,24 @@ def _parse_headers(scope: _Scope) -> dict[str, str]:
         else:
             headers[name] += f", {value}"
     return headers
+
+
+def is_foreign(method: str, headers: Mapping[str, str], own: str = "") -> bool:
+    """Whether another page sent a request, be it of this machine: what listens on another port is another program. One
+    that merely leads here, as a link does, did not. `own` is our address where a proxy may say another `Host`."""
+    origin = headers.get("origin")
+    if origin is not None and _netloc_of(origin) not in {headers.get("host", "").lower(), _netloc_of(own)} - {""}:
+        return True
+    navigates = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+    return not navigates and headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
+
+
+def _netloc_of(url: str) -> str:
+    try:
+        parts = urlsplit(url.lower())
+    except ValueError:
+        return ""
+    return parts.netloc.removesuffix(":443" if parts.scheme == "https" else ":80")  # as browsers write it
 
 
 def _is_local_origin(origin: str) -> bool:
