@@ -46,6 +46,8 @@ def login(arguments: argparse.Namespace, output: Output) -> int:
     specs = [settings.server(arguments.server)] if arguments.server else _waiting(settings)
     if not specs:
         output.note("no server waits for a sign-in; to sign in again: toolfold login SERVER")
+    if specs:
+        settings.make_home()
     for spec in specs:
         owner = _owner(settings, spec, arguments.caller, output)
         credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
