@@ -26,7 +26,7 @@ from toolfold.auth.discovery import (
     discover,
     valid_scopes,
 )
-from toolfold.auth.fetch import Fetched, Fetcher, origin_of
+from toolfold.auth.fetch import Fetched, Fetcher, address_of, origin_of
 from toolfold.auth.registration import (
     _CLIENT_REFUSED,
     DEVICE_GRANT,
@@ -165,7 +165,7 @@ class Prospect(Struct, frozen=True, kw_only=True):
                 server=self.spec.name,
                 next_action="Ask whoever runs it for PKCE, or use a token in `headers`.",
             )
-        check_browser_address(self.server.authorization_endpoint, self.spec)
+        check_browser_address(self.server.authorization_endpoint, self.spec, extended=True)
         return CodeLogin(self, await self.client(redirect_uri), redirect_uri)
 
     async def device_login(self) -> "DeviceLogin":
@@ -445,7 +445,7 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
 async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:
     if other := spec.other_issuer(credential.issuer):
         raise ServerUnavailable(
-            f"{origin_of(credential.issuer)} was not asked: the configuration names {origin_of(other)} as the issuer",
+            f"{address_of(credential.issuer)} was not asked: the configuration names {address_of(other)} as the issuer",
             server=spec.name,
             next_action=f"Sign in again: {SignInRequired.command(spec.name, credential.caller)}",
         )

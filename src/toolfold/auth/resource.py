@@ -208,9 +208,16 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 def _name(claims: Mapping[str, Any], name_claim: str) -> str:
     name = _claim(claims, name_claim)
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
-        raise NotAuthorized(f"the claim `{name_claim}` of the token names nobody")
-    return name
+    if not isinstance(name, str) or not name:
+        problem = "it is no text, or not there"
+    elif len(name) > _MAX_NAME:
+        problem = f"it has more than {_MAX_NAME} characters"
+    elif not name.isprintable():
+        problem = "it holds characters that cannot be seen, or that turn text around"
+    else:
+        return name
+    action = f"ask the issuer for another `{name_claim}`, or whoever runs the gateway for another name_claim in [auth]"
+    raise NotAuthorized(f"the claim `{name_claim}` of the token names nobody: {problem}", next_action=action)
 
 
 def _values(value: Any, *, split: bool = False) -> list[Any]:
