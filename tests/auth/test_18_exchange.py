@@ -168,7 +168,8 @@ async def test_18_what_has_ended_is_exchanged_anew_with_the_current_token(issuer
         assert (counts[jti_of(first)], counts[jti_of(second)]) == (1, 1)
         assert await inside.whoami(second, 1) == "alice 1"
         mine = next(one for one in await inside.gateway.upstreams.credentials.summaries() if "#alice" in one.caller)
-        assert mine.renews
+        assert (mine.renews, mine.exchanged) == (False, True)
+        assert ", exchanged anew when they come in" in mine.describe()
         assert not mine.ended
 
 

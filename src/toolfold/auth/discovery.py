@@ -113,12 +113,12 @@ async def discover(
     fetcher: Fetcher, spec: ServerSpec, challenge: Challenge | None
 ) -> tuple[Challenge | None, Resource, AuthorizationServer]:
     """What the server asks for, what it is, and who issues tokens for it. Without a challenge it is asked for one."""
-    challenge = challenge or await _probe(fetcher, spec)
+    challenge = challenge or await probe(fetcher, spec)
     resource = await _find_resource(fetcher, spec, challenge)
     return challenge, resource, await _find_issuer(fetcher, spec, resource)
 
 
-async def _probe(fetcher: Fetcher, spec: ServerSpec) -> Challenge | None:
+async def probe(fetcher: Fetcher, spec: ServerSpec) -> Challenge | None:
     """Asks a server without a token, to hear what it wants."""
     headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "server/discover"}
     answer = await fetcher.post(spec.url, _PROBE, "application/json", headers)
@@ -234,15 +234,19 @@ def _reads_plainly(url: str, netloc: str) -> bool:
     return url.isascii() and url.isprintable() and " " not in url and "@" not in netloc
 
 
-def check_browser_address(url: str, spec: ServerSpec, *, extended: bool = False) -> str:
-    """An address that a person's browser may be sent to: https, or this machine where the server is on it, too.
-    `extended`: with what we ask for in its query."""
+def _leads_a_browser(url: str, spec: ServerSpec) -> bool:
     try:
         parts = urlsplit(url)
         local = parts.scheme == "http" and is_loopback(parts.hostname) and is_loopback(urlsplit(spec.url).hostname)
-        usable = bool(parts.hostname) and (parts.scheme == "https" or local) and _reads_plainly(url, parts.netloc)
+        return bool(parts.hostname) and (parts.scheme == "https" or local) and _reads_plainly(url, parts.netloc)
     except ValueError:
-        usable = False
+        return False
+
+
+def check_browser_address(url: str, spec: ServerSpec, *, extended: bool = False) -> str:
+    """An address that a person's browser may be sent to: https, or this machine where the server is on it, too.
+    `extended`: with what we ask for in its query."""
+    usable = _leads_a_browser(url, spec)
     # What is asked for would stand behind the fragment, which no browser sends (RFC 6749, 3.1).
     if not usable or (extended and "#" in url):
         raise ServerUnavailable(

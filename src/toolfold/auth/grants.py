@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
@@ -35,6 +35,7 @@ from toolfold.auth.registration import (
     _advice_for,
     _error_code,
     _post_as,
+    _read_error,
     error_of,
     find_client,
 )
@@ -51,6 +52,8 @@ _LOGIN_S = 900.0
 _MAX_TOKEN = 65_536
 _MAX_LIFE_S = 10 * 365 * 86_400.0
 _MAX_POLLS = 1000
+# Answers of a token endpoint that are none: no token, and no error that OAuth knows.
+_MAX_ODD = 3
 # Where a registration that no browser takes part in sends its answers: nowhere.
 _NO_REDIRECT = "http://127.0.0.1/callback"
 _EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -328,32 +331,45 @@ class DeviceLogin:
         self.verification_uri_complete = device.verification_uri_complete
         self.expires_in = min(max(device.expires_in, 1.0), _LOGIN_S * 2)
 
-    async def wait(self, limit_s: float = float("inf")) -> Credential:
+    async def wait(
+        self, limit_s: float = float("inf"), on_trouble: Callable[[str], object] = lambda trouble: None
+    ) -> Credential:
         """Asks, no more often than allowed, until the person said yes or no, or the time is over: and then once more,
-        since who said yes in the last moment has signed in. What will pass is waited out (RFC 8628, 3.5)."""
+        since who said yes in the last moment has signed in. What will pass is waited out (RFC 8628, 3.5), and
+        `on_trouble` hears of it; an endpoint that answers as none does is given up after some tries."""
         pause = min(max(self._device.interval, 1.0), 60.0)
         limit_s = min(limit_s, self.expires_in)
         deadline = time.monotonic() + limit_s
         form = {"grant_type": DEVICE_GRANT, "device_code": self._device.device_code}
-        trouble = ""
+        trouble, odd = "", 0
         for _ in range(_MAX_POLLS):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             await asyncio.sleep(min(pause, left))
+            earlier = trouble
             try:
                 answer = await self._prospect.token(self._client, form)
             except UpstreamError as error:
                 trouble, pause = error.message, pause + 5.0
-                continue
-            if answer.ok:
-                return self._prospect.credential(self._client, answer)
-            code = _error_code(answer)
-            if code not in ("", "slow_down", "authorization_pending"):
-                raise self._prospect.refused(answer)
-            trouble = "" if code else f"{origin_of(self._prospect.issuer)} says {error_of(answer)}"
-            pause += 0.0 if code == "authorization_pending" else 5.0
+            else:
+                if answer.ok:
+                    return self._prospect.credential(self._client, answer)
+                trouble, more, odd = self._not_yet(answer, odd)
+                pause += more
+            if trouble and trouble != earlier:
+                on_trouble(trouble)
         raise self._prospect.unanswered(limit_s, trouble)
+
+    def _not_yet(self, answer: Fetched, odd: int) -> tuple[str, float, int]:
+        """What troubles the issuer, how much longer to wait, how many odd answers there were in a row. Raises where it
+        makes no sense to go on."""
+        code = _error_code(answer)
+        odd = 0 if answer.is_busy or _read_error(answer).error else odd + 1
+        if code not in ("", "slow_down", "authorization_pending") or odd >= _MAX_ODD:
+            raise self._prospect.refused(answer)
+        trouble = "" if code else f"{origin_of(self._prospect.issuer)} says {error_of(answer)}"
+        return trouble, 0.0 if odd or code == "authorization_pending" else 5.0, odd
 
 
 async def client_credentials(

@@ -201,6 +201,9 @@ class SignIns:
                 "If you did not ask for this yourself, close this page: nothing was stored.",
                 form=_button("Connect it", query),
             )
+        return await self._finish(sign_in, target)
+
+    async def _finish(self, sign_in: SignIn, target: str) -> Page:
         self._by_state.pop(sign_in.login.state, None)  # a code works once, whatever comes of it
         try:
             credential = await sign_in.login.finish(self.base + target)
