@@ -431,7 +431,8 @@ def _not_exchanged(spec: ServerSpec, caller: str, reason: str) -> SignInRequired
     return SignInRequired(
         f"{spec.name} {SignInRequired.phrase}: the caller's own token was not exchanged: {reason}",
         server=spec.name,
-        next_action=f"Run: {SignInRequired.command(spec.name, caller)}",
+        next_action=f"Run: {SignInRequired.command(spec.name, caller)}; the same token is tried again after a minute, "
+        "another one at once",
     )
 
 

@@ -334,10 +334,8 @@ class Credentials:
             whose = f" as {owner}" if owner else ""
             raise ConfigError(f"nobody is signed in to {server}{whose}", next_action="see who is: toolfold servers")
         if credential is None:
-            return (
-                False,
-                f"nothing could be revoked: {unread}; its tokens live on until they end, or their issuer ends them; a key until it is withdrawn",
-            )
+            left = "its tokens live on until they end, or their issuer ends them; a key until it is withdrawn"
+            return False, f"nothing could be revoked: {unread}; {left}"
         revoked, left = await self._revoke(credential)
         return revoked and not newer, "; ".join(filter(None, (left, newer)))
 

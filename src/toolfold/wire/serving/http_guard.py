@@ -41,7 +41,8 @@ def _local(headers: Mapping[str, str]) -> Caller:
 
 
 class HttpError(Exception):
-    """An HTTP error response. `code` and `next_action` are for faces that show them."""
+    """An HTTP error response. `code` and `next_action` are for faces that show them; `caller` is who asked, where that
+    is known of a request that is not let in."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class HttpError(Exception):
         *,
         code: str = "",
         next_action: str = "",
+        caller: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -58,9 +60,10 @@ class HttpError(Exception):
         self.headers = headers
         self.code = code
         self.next_action = next_action
+        self.caller = caller
 
 
-def _ignore(address: str, message: str) -> None:
+def _ignore(address: str, error: HttpError) -> None:
     """Nobody wants to hear of refused keys."""
 
 
@@ -70,7 +73,7 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
 
     any_host: bool = False
     identify: _Identify = _local
-    on_refused: Callable[[str, str], None] = _ignore
+    on_refused: Callable[[str, HttpError], None] = _ignore
     subset: str = ""
 
     async def check(self, scope: _Scope) -> tuple[Mapping[str, str], Caller]:
@@ -87,24 +90,25 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
             found = self.identify(headers)
             caller = found if isinstance(found, Caller) else await found
         except HttpError as error:
-            self._tell(scope, error.message)
+            self._tell(scope, error)
             raise
         except NotAuthorized as error:
-            self._tell(scope, error.message)
-            raise HttpError(
+            refused = HttpError(
                 401,
                 error.message,
                 ((b"www-authenticate", _CHALLENGE),),
                 code="NOT_AUTHENTICATED",
                 next_action=error.next_action or "send a key that is known here: Authorization: Bearer KEY",
-            ) from error
+            )
+            self._tell(scope, refused)
+            raise refused from error
         enter: Callable[[str], None] | None = scope.get("state", {}).get(ENTER)
         if enter is not None:
             enter(caller.name)
         return headers, replace(caller, subset=self.subset) if self.subset else caller
 
-    def _tell(self, scope: _Scope, message: str) -> None:
-        self.on_refused((scope.get("client") or ("",))[0], message)
+    def _tell(self, scope: _Scope, error: HttpError) -> None:
+        self.on_refused((scope.get("client") or ("",))[0], error)
 
     def admit(self, scope: _Scope) -> Mapping[str, str]:
         """The headers of a request, whoever asks. Raises `HttpError` for one that a foreign page or name led here."""
