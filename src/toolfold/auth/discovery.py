@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from toolfold.auth.fetch import Fetched, Fetcher, address_of
+from toolfold.auth.fetch import Fetched, Fetcher, _address_of
 from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.redaction import redact
 from toolfold.types import ServerSpec
@@ -113,12 +113,12 @@ async def discover(
     fetcher: Fetcher, spec: ServerSpec, challenge: Challenge | None
 ) -> tuple[Challenge | None, Resource, AuthorizationServer]:
     """What the server asks for, what it is, and who issues tokens for it. Without a challenge it is asked for one."""
-    challenge = challenge or await probe(fetcher, spec)
+    challenge = challenge or await _probe(fetcher, spec)
     resource = await _find_resource(fetcher, spec, challenge)
     return challenge, resource, await _find_issuer(fetcher, spec, resource)
 
 
-async def probe(fetcher: Fetcher, spec: ServerSpec) -> Challenge | None:
+async def _probe(fetcher: Fetcher, spec: ServerSpec) -> Challenge | None:
     """Asks a server without a token, to hear what it wants."""
     headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "server/discover"}
     answer = await fetcher.post(spec.url, _PROBE, "application/json", headers)
@@ -155,7 +155,7 @@ async def _first(fetcher: Fetcher, places: list[str]) -> Fetched | None:
         busy = busy or (answer if answer.is_busy else None)
     if busy is not None:
         raise ServerUnavailable(
-            f"{address_of(busy.url)} answered with status {busy.status}, and says nothing of how to sign in",
+            f"{_address_of(busy.url)} answered with status {busy.status}, and says nothing of how to sign in",
             next_action="Try again later.",
         )
     return None
@@ -171,7 +171,7 @@ async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -
         places.append(f"{base}{path}/.well-known/openid-configuration")
     if (answer := await _first(fetcher, places)) is None:
         raise ServerUnavailable(
-            f"{spec.name} offers no sign-in that toolfold knows: {address_of(wanted)} has no OAuth metadata",
+            f"{spec.name} offers no sign-in that toolfold knows: {_address_of(wanted)} has no OAuth metadata",
             server=spec.name,
             next_action=f"Where it wants a key: {SignInRequired.command(spec.name, header='HEADER')}, with the header "
             f"that it wants it in. Else {'correct' if _named(spec) else 'name its authorization server as'} `issuer` "
@@ -181,7 +181,7 @@ async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -
     # A slash behind a bare host is one that address libraries put there by themselves.
     if found.issuer != wanted and (path or found.issuer.rstrip("/") != wanted.rstrip("/")):
         raise ServerUnavailable(
-            f"the metadata at {address_of(answer.url)} is that of another issuer, {found.issuer[:200]!r}",
+            f"the metadata at {_address_of(answer.url)} is that of another issuer, {found.issuer[:200]!r}",
             server=spec.name,
             next_action="It is not used. Tell whoever runs the server, or name the right `issuer` under `oauth`.",
         )
@@ -193,7 +193,7 @@ async def _check_token_endpoint(fetcher: Fetcher, spec: ServerSpec, server: Auth
     """Where the proof of a sign-in goes to, at its very end."""
     if not server.token_endpoint:
         raise ServerUnavailable(
-            f"{address_of(server.issuer)} names no token endpoint: nobody can get a token there",
+            f"{_address_of(server.issuer)} names no token endpoint: nobody can get a token there",
             server=spec.name,
             next_action="Tell whoever runs it.",
         )
@@ -201,7 +201,7 @@ async def _check_token_endpoint(fetcher: Fetcher, spec: ServerSpec, server: Auth
         await fetcher.check(server.token_endpoint)
     except UpstreamError as error:
         raise type(error)(
-            f"the token endpoint of {address_of(server.issuer)} cannot be used: {error.message}",
+            f"the token endpoint of {_address_of(server.issuer)} cannot be used: {error.message}",
             server=spec.name,
             next_action=error.next_action,
         ) from None
@@ -215,8 +215,8 @@ def _choose(spec: ServerSpec, offered: tuple[str, ...]) -> str:
     named = _named(spec)
     if offered and spec.other_issuer(*offered):
         raise ServerUnavailable(
-            f"{spec.name} signs in at {', '.join(map(address_of, offered[:5]))}, and not at the configured issuer, "
-            f"{address_of(named)}",
+            f"{spec.name} signs in at {', '.join(map(_address_of, offered[:5]))}, and not at the configured issuer, "
+            f"{_address_of(named)}",
             server=spec.name,
             next_action="Correct `issuer` under `oauth` of this server; nothing was sent to either.",
         )

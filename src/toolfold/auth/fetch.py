@@ -278,7 +278,7 @@ def origin_of(url: str) -> str:
         return "an address that cannot be read"
 
 
-def address_of(url: str) -> str:
+def _address_of(url: str) -> str:
     """The same with the path, where that tells two apart: tenants and realms of one host."""
     try:
         path = urlsplit(url).path

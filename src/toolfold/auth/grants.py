@@ -26,7 +26,7 @@ from toolfold.auth.discovery import (
     discover,
     valid_scopes,
 )
-from toolfold.auth.fetch import Fetched, Fetcher, address_of, origin_of
+from toolfold.auth.fetch import Fetched, Fetcher, _address_of, origin_of
 from toolfold.auth.registration import (
     _CLIENT_REFUSED,
     DEVICE_GRANT,
@@ -462,7 +462,8 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
 async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:
     if other := spec.other_issuer(credential.issuer):
         raise ServerUnavailable(
-            f"{address_of(credential.issuer)} was not asked: the configuration names {address_of(other)} as the issuer",
+            f"{_address_of(credential.issuer)} was not asked: the configuration names {_address_of(other)} as the "
+            "issuer",
             server=spec.name,
             next_action=f"Sign in again: {SignInRequired.command(spec.name, credential.caller)}",
         )

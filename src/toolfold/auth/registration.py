@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.auth.discovery import AuthorizationServer
-from toolfold.auth.fetch import FORM, Fetched, Fetcher, _unusable, address_of, origin_of
+from toolfold.auth.fetch import FORM, Fetched, Fetcher, _address_of, _unusable, origin_of
 from toolfold.auth.vault import Credential, Vault
 from toolfold.config.sections import PartialRepr
 from toolfold.errors import ServerUnavailable, SignInRequired
@@ -117,8 +117,8 @@ async def _configured(
         known = await vault.issuer_of(spec.name, oauth.client_id, server.issuer, chosen=bool(oauth.issuer))
     if known != server.issuer:
         raise ServerUnavailable(
-            f"{spec.name} now signs in at {address_of(server.issuer)}, which does not get the secret of another, "
-            f"{address_of(known)}",
+            f"{spec.name} now signs in at {_address_of(server.issuer)}, which does not get the secret of another, "
+            f"{_address_of(known)}",
             server=spec.name,
             next_action=f'If that is right, write issuer = "{server.issuer}" under `oauth` of this server.',
         )

@@ -25,7 +25,7 @@ from toolfold.auth.login import CALLBACK, LoopbackListener, Page
 from toolfold.containers import Listeners
 from toolfold.errors import ServerUnavailable, ToolfoldError
 from toolfold.types import LOCAL
-from toolfold.wire.serving.http_guard import is_foreign
+from toolfold.wire.serving.http_guard import _is_foreign
 
 if TYPE_CHECKING:
     from toolfold.auth.grants import CodeLogin, Prospect
@@ -129,7 +129,7 @@ class SignIns:
         parts = urlsplit(target[:_MAX_TARGET])
         if method not in ("GET", "POST"):
             return _nothing_waits()
-        if method == "POST" and is_foreign(method, headers, self.base):
+        if method == "POST" and _is_foreign(method, headers, self.base):
             log.warning("the button of a sign-in was pressed by a page of another origin: refused")
             return Page.of("Not from there", "Another page sent this. Nothing was done.", status=403)
         if parts.path == CALLBACK:

@@ -66,18 +66,18 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """` as alice@example.com until 2026-11-16 17:03, renewed by itself`, whatever is known."""
         who = f" as {self.subject}" if self.subject else ""
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.expires_at))
-        past = 0 < self.expires_at <= time.time()
-        until = f" until {at}" if self.expires_at else ""
-        if self.ended:  # before its time where the issuer took it back
-            return f"{who}{until if past else ''}, which has ended"
-        again = ", renewed by itself" if self.renews else ", exchanged anew when they come in" if self.exchanged else ""
-        if past and again:
-            until = f", with a token that ended {at}"
-            again = ": the next call renews it, if its issuer lets it" if self.renews else again
         missing = f", without rights that a tool wants: {' '.join(self.missing)[:300]}" if self.missing else ""
         held = f", renewed in memory alone: {self.unwritten}" if self.unwritten else ""
-        return f"{who}{until}{again}{missing}{held}"
+        return who + self._time() + ("" if self.ended else missing + held)
+
+    def _time(self) -> str:
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.expires_at))
+        past, until = 0 < self.expires_at <= time.time(), f" until {at}" if self.expires_at else ""
+        if self.ended:  # before its time where the issuer took it back
+            return f"{until if past else ''}, which has ended"
+        if self.renews and past:
+            return f", with a token that ended {at}: the next call renews it, if its issuer lets it"
+        return until + (", renewed by itself" if self.renews else ", exchanged anew when they come in" * self.exchanged)
 
     @property
     def overdue(self) -> bool:
@@ -176,13 +176,14 @@ class Credentials:
 
     async def is_wanted(self, server: str) -> bool:
         """Whether a server wants a sign-in: it is asked without a token."""
-        from toolfold.auth import discovery, grants
+        from toolfold.auth.discovery import _probe
+        from toolfold.auth.grants import fetcher_for
 
         spec = await self.filled(server)
         off = spec.oauth is not None and not spec.oauth.enabled
         if off or any(name.casefold() == "authorization" for name in spec.headers):
             return False
-        return await discovery.probe(grants.fetcher_for(spec), spec) is not None
+        return await _probe(fetcher_for(spec), spec) is not None
 
     async def keep(self, credential: "Credential") -> None:
         """Stores a sign-in that somebody has just made. Where that fails its tokens are revoked, and it is said what

@@ -21,7 +21,7 @@ from toolfold.faces.console.visit import Work, _Page, _Redirect, _Visit
 from toolfold.faces.http_api.drain import CHANGES
 from toolfold.faces.http_api.request import _read_bounded, _RequestError
 from toolfold.gateway import Gateway
-from toolfold.wire.serving.http_guard import HttpError, HttpGuard, is_foreign
+from toolfold.wire.serving.http_guard import HttpError, HttpGuard, _is_foreign
 from toolfold.wire.serving.seal import Seals
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def _own_scope(request: "Request", guard: HttpGuard, key: str) -> dict[str, Any]
 
     Raises `HttpError` for another origin, be it of this machine: what listens on another port is another program.
     """
-    if is_foreign(request.method, request.headers):
+    if _is_foreign(request.method, request.headers):
         raise HttpError(
             403,
             "pages of another origin may not ask here",

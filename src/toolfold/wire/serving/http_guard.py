@@ -18,7 +18,7 @@ from toolfold.errors import NotAuthorized
 from toolfold.types import LOCAL, Caller
 from toolfold.wire.http_client import is_loopback
 
-__all__ = ["HttpError", "HttpGuard", "is_foreign"]
+__all__ = ["HttpError", "HttpGuard", "_is_foreign"]
 
 # Under which the state of a request holds what is called, with the caller's name, once it is let in.
 ENTER = "toolfold.enter"
@@ -155,7 +155,7 @@ def _parse_headers(scope: _Scope) -> dict[str, str]:
     return headers
 
 
-def is_foreign(method: str, headers: Mapping[str, str], own: str = "") -> bool:
+def _is_foreign(method: str, headers: Mapping[str, str], own: str = "") -> bool:
     """Whether another page sent a request, be it of this machine: what listens on another port is another program. One
     that merely leads here, as a link does, did not. `own` is our address where a proxy may say another `Host`."""
     origin = headers.get("origin")
