@@ -60,3 +60,12 @@ async def test_where_the_key_is_gone_no_login_is_advised(tmp_path: Path, monkeyp
         code, shown = await toolfold(tmp_path, *config, "logout", "box")
         assert code == 0
         assert "a key until it is withdrawn" in shown
+
+
+async def test_a_search_in_vain_names_who_waits_for_a_sign_in(tmp_path: Path) -> None:
+    async with pages() as server:
+        server.honest()
+        config = write_config(tmp_path, f"{server.origin}/mcp")
+        assert (await toolfold(tmp_path, *config, "build"))[0] == 3
+        _, shown = await toolfold(tmp_path, *config, "search", "pay an invoice")
+        assert "Sign-in needed: box. To sign in: the user runs `toolfold login NAME`." in shown
