@@ -428,11 +428,11 @@ async def _exchanged(prospect: Prospect, subject: str) -> Credential:
 
 
 def _not_exchanged(spec: ServerSpec, caller: str, reason: str) -> SignInRequired:
+    later = "the same token is tried again after a minute, another one at once"
     return SignInRequired(
-        f"{spec.name} {SignInRequired.phrase}: the caller's own token was not exchanged: {reason}",
+        f"{spec.name} {SignInRequired.phrase}: the caller's own token was not exchanged: {reason}; {later}",
         server=spec.name,
-        next_action=f"Run: {SignInRequired.command(spec.name, caller)}; the same token is tried again after a minute, "
-        "another one at once",
+        next_action=f"Run: {SignInRequired.command(spec.name, caller)}",
     )
 
 
