@@ -100,6 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
             issuer.stall.wait(30)
         status = 503 if issuer.down else 404 if body is None else 200
         self.send_response(status)
+        if status == 503:  # what stands before an issuer answers for it, with a page for people
+            self.send_header("Content-Type", "text/html")
         self.end_headers()
         with contextlib.suppress(OSError):  # whoever was flooded goes away
             self.wfile.write((body or b"") if status == 200 else b"")

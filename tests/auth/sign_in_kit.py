@@ -169,8 +169,11 @@ class Browser:
         return str(answer.headers["location"])
 
     async def finish(self, url: str, account: str) -> httpx2.Response:
-        """Signs in at the provider, and goes where it leads."""
-        return await self._client.get(await self._issuer.visit(url, account))
+        """Signs in at the provider, goes where it leads, and says that it is theirs where that is asked."""
+        page = await self._client.get(await self._issuer.visit(url, account))
+        form = Form()
+        form.feed(page.text)
+        return await self._client.post(urljoin(str(page.url), form.action)) if form.action else page
 
     async def sign_in(self, url: str, account: str) -> str:
         page = await self.finish(await self.start(url), account)

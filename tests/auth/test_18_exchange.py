@@ -149,6 +149,7 @@ async def test_18_a_refusal_is_told_and_another_token_is_tried(issuer: Provider,
         for _ in range(2):
             with pytest.raises(SignInRequired, match=r"was not exchanged: http://\S+ says invalid_grant") as refused:
                 await inside.whoami(token)
+            assert "the same token is tried again after a minute" in refused.value.message
             assert token[:40] not in f"{refused.value.message} {refused.value.hints} {refused.value.next_action}"
         assert await inside.asked() == before + 1
         assert await inside.whoami(await inside.token("carol")) == "carol 0"
@@ -168,7 +169,8 @@ async def test_18_what_has_ended_is_exchanged_anew_with_the_current_token(issuer
         assert (counts[jti_of(first)], counts[jti_of(second)]) == (1, 1)
         assert await inside.whoami(second, 1) == "alice 1"
         mine = next(one for one in await inside.gateway.upstreams.credentials.summaries() if "#alice" in one.caller)
-        assert mine.renews
+        assert (mine.renews, mine.exchanged) == (False, True)
+        assert ", exchanged anew when they come in" in mine.describe()
         assert not mine.ended
 
 

@@ -287,3 +287,19 @@ def test_a_secret_that_changed_is_taken_up_with_the_next_configuration() -> None
     first = ProtectedResource(settings, RESOURCE, environ={"SECRET": "one"})
     assert ProtectedResource(settings, RESOURCE, environ={"SECRET": "one"}, earlier=first).check is first.check
     assert ProtectedResource(settings, RESOURCE, environ={"SECRET": "two"}, earlier=first).check is not first.check
+
+
+async def test_18_each_refusal_is_recorded_with_its_own_reason_and_caller(tmp_path: Path, issuer: Issuer) -> None:
+    async with scene(tmp_path, issuer, required_scopes=("admin",)) as asked:
+        for token in (issuer.sign(aud="https://other.example"), issuer.sign(), issuer.sign(), None):
+            await asked.ask(token)
+        issuer.down = True
+        await asked.ask(issuer.sign(kid="two"))
+        steps = await asked.gateway.audit_log.steps()
+    ann = f"{issuer.url}#ann"
+    assert [(step.step, step.code, step.caller, step.message.partition(":")[0]) for step in steps] == [
+        ("refused", "NOT_AUTHENTICATED", "", "the token was issued for another audience"),
+        ("refused", "INSUFFICIENT_SCOPE", ann, "the token is not granted all scopes that are needed"),
+        ("refused", "NOT_AUTHENTICATED", "", "this gateway asks for a token of its issuer, or a key"),
+        ("refused", "ISSUER_UNAVAILABLE", "", "tokens cannot be checked now, since the issuer is of no help"),
+    ]

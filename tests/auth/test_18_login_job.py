@@ -8,7 +8,7 @@ import re
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,10 @@ class Job:
 
 @asynccontextmanager
 async def job(
-    *arguments: str, stdin: int = asyncio.subprocess.DEVNULL, before: Callable[[], Any] | None = None
+    *arguments: str,
+    stdin: int = asyncio.subprocess.DEVNULL,
+    before: Callable[[], Any] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Job]:
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     process = await asyncio.create_subprocess_exec(
@@ -59,7 +62,7 @@ async def job(
         stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if name not in hidden},
+        env={**{name: value for name, value in os.environ.items() if name not in hidden}, **(more or {})},
         preexec_fn=before,
     )
     try:

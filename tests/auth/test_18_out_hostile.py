@@ -81,6 +81,8 @@ HOSTILE: dict[str, tuple[str, Any, type[UpstreamError], str]] = {
     "another path": (PLACE, {"resource": "http://127.0.0.1/other"}, ServerUnavailable, "another server"),
     "another issuer": (METADATA, {"issuer": "https://evil.example"}, ServerUnavailable, "another issuer"),
     "no issuer": (METADATA, (404, b""), ServerUnavailable, "no OAuth metadata"),
+    "issuer fails": (METADATA, (500, b"{}"), ServerUnavailable, "answered with status 500"),
+    "server is overloaded": (PLACE, (429, b""), ServerUnavailable, "answered with status 429"),
     "hangs": (PLACE, hang, ServerTimeout, "did not answer within"),
     "drips": (METADATA, drip, ServerTimeout, "did not answer within"),
     "registration refused": ("/register", (400, b'{"error":"invalid_scope"}'), ServerUnavailable, "invalid_scope"),
@@ -120,7 +122,10 @@ async def test_a_hostile_page_is_a_clear_error_and_stores_nothing(vault: Vault, 
         ({"authorization_endpoint": "javascript:alert(1)"}, "no https address"),
         ({"authorization_endpoint": "http://example.com/authorize"}, "no https address"),
         ({"authorization_endpoint": "file:///bin/sh"}, "no https address"),
+        ({"authorization_endpoint": "https://example.com/authorize?x=1#f"}, "has a fragment"),
         ({"registration_endpoint": ""}, "needs a client id"),
+        ({"token_endpoint": ""}, "names no token endpoint"),
+        ({"token_endpoint": "file:///etc/passwd"}, "token endpoint of http://127.0.0.1:.* cannot be used"),
         ({"token_endpoint": "http://example.com/token"}, "only https"),
         ({"token_endpoint": "https://user:password@example.com/token"}, "cannot be used"),
         ({"token_endpoint": "https://169.254.169.254/token"}, "metadata"),
@@ -133,6 +138,24 @@ async def test_metadata_that_cannot_be_used_is_refused(vault: Vault, metadata: d
         with pytest.raises(ServerUnavailable, match=reason):
             await sign_in(server.spec, vault)
         assert await vault.list() == ()
+        paths = {request.path for request in server.seen}
+        assert not paths & {"/register", "/token"}, "before anybody did anything for it"
+
+
+async def test_two_issuers_of_one_host_are_told_apart(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        spec = replace(server.spec, oauth=OAuthSpec(issuer=f"{server.origin}/realms/two"))
+        server.pages[PLACE]["authorization_servers"] = [f"{server.origin}/realms/one"]
+        said = f"signs in at {server.origin}/realms/one, and not at the configured issuer, {server.origin}/realms/two"
+        with pytest.raises(ServerUnavailable, match=said):
+            await sign_in(spec, vault)
+        other = credential(server, issuer=f"{server.origin}/realms/one")
+        await vault.put(other)
+        with pytest.raises(
+            SignInRequired, match=f"is by {server.origin}/realms/one, and `issuer` is {server.origin}/realms/two"
+        ):
+            await OAuthSession(spec, vault).challenged(401, "", {})
 
 
 FORBIDDEN = {
@@ -173,7 +196,8 @@ async def test_a_name_that_leads_to_a_forbidden_address_is_not_followed(address:
         return ["93.184.215.14"] if host == "mcp.example.com" else ["93.184.215.14", address]
 
     fetcher = Fetcher("https://mcp.example.com/mcp", resolve=resolve)
-    with pytest.raises(ServerUnavailable, match=f"its address is {FORBIDDEN[address]},"):
+    kind = FORBIDDEN[address].replace("metadata", "that of a machine's metadata service")
+    with pytest.raises(ServerUnavailable, match=f"its address is {kind},"):
         await fetcher.get("https://metadata.example.com/x")
     assert asked.count("metadata.example.com") == 1, "a second answer of the name server would not be looked at"
 

@@ -131,4 +131,5 @@ async def test_17_who_may_not_read_the_figures_is_told_so_in_plain_json(tmp_path
             error = figures.json()["error"]
             assert error["code"] == servers.json()["error"]["code"] == "NOT_AUTHENTICATED"
             assert "Authorization: Bearer" in error["next_action"]
+            assert error.keys() == servers.json()["error"].keys()
         await mcp.aclose()

@@ -34,6 +34,7 @@ from toolfold.errors import StoreError, ToolfoldError
 from toolfold.storage.base import AuditRow, Store
 from toolfold.text import replace_surrogates, replace_surrogates_all
 from toolfold.types import Caller, Outcome, Tool
+from toolfold.wire.serving.http_guard import HttpError
 
 # Sessions of all callers; the oldest is forgotten, and taken up again from the store.
 _MAX_SESSIONS = 10_000
@@ -51,7 +52,6 @@ _DAY_S = 86_400.0
 _TEXT_CHARS = 1_000
 _REFUSED_S = 60.0
 _MAX_ADDRESSES = 1024
-_NO_KEY = "NOT_AUTHENTICATED"
 # How much of a text is searched for secrets before it is cut to `_TEXT_CHARS`: one that the cut would halve, and so
 # hide from the search, is whole here.
 _SCANNED_CHARS = 16_384
@@ -125,8 +125,8 @@ class AuditLog:
         self._settle = settle
         self._writing = asyncio.Lock()
         self._sessions: BoundedDict[tuple[str, str], _SessionSelections] = BoundedDict(_MAX_SESSIONS)
-        # By address: when a refused key was last recorded, and how many came since.
-        self._refused: BoundedDict[str, tuple[float, int]] = BoundedDict(_MAX_ADDRESSES)
+        # By address, caller and reason: when such a request was last recorded, and how many came since.
+        self._refused: BoundedDict[tuple[str, str, str], tuple[float, int]] = BoundedDict(_MAX_ADDRESSES)
         # What the store did not take, and waits for it to be back.
         self._unwritten: list[AuditRow] = []
         self.dropped = 0
@@ -228,17 +228,24 @@ class AuditLog:
             step = Step(id=self._next_id(), step=ADMIN, at=time.time(), caller=caller.name, query=what[:500], **said)
             self._add(_PendingStep(step))
 
-    def record_refused_key(self, address: str, message: str) -> None:
-        """Records a request without a known key. Anybody can send those: of one address, one a minute, with a count."""
-        now = time.monotonic()
-        at, more = self._refused.get(address, (-_REFUSED_S, 0))
+    def record_refused_key(self, address: str, error: HttpError) -> None:
+        """Records a request that was not let in. Anybody can send those: of one address and for one reason, one a
+        minute, with a count."""
+        now, key = time.monotonic(), (address, error.caller, error.message)
+        at, more = self._refused.get(key, (-_REFUSED_S, 0))
         if not self._settings.enabled or now < at + _REFUSED_S:
-            self._refused[address] = (at, more + 1)
+            self._refused[key] = (at, more + 1)
             return
-        self._refused.renew(address, (now, 0))
-        said = f"{message} ({more} times more since)" if more else message
+        self._refused.renew(key, (now, 0))
+        said = f"{error.message} (and {more} times between the last such line and this one)" if more else error.message
         step = Step(
-            id=self._next_id(), step=REFUSED, at=time.time(), caller="", query=address, code=_NO_KEY, message=said
+            id=self._next_id(),
+            step=REFUSED,
+            at=time.time(),
+            caller=error.caller,
+            query=address,
+            code=error.code,
+            message=said,
         )
         self._add(_PendingStep(step))
 

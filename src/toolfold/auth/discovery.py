@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from toolfold.auth.fetch import Fetcher, origin_of
-from toolfold.errors import ServerUnavailable, SignInRequired
+from toolfold.auth.fetch import Fetched, Fetcher, _address_of
+from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.redaction import redact
 from toolfold.types import ServerSpec
 from toolfold.wire.http_client import is_loopback
@@ -132,20 +132,33 @@ async def _find_resource(fetcher: Fetcher, spec: ServerSpec, challenge: Challeng
     places = [f"{base}/.well-known/oauth-protected-resource{tail}" for tail in dict.fromkeys((path, ""))]
     if challenge is not None and challenge.resource_metadata:
         places.insert(0, challenge.resource_metadata)
+    if (answer := await _first(fetcher, places)) is None:
+        # Before 2025-06-18 a server was its own authorization server.
+        return Resource(resource=spec.url.partition("#")[0], authorization_servers=(base,))
+    resource = answer.decode(Resource)
+    if not fits(resource.resource, spec.url):
+        raise ServerUnavailable(
+            f"{spec.name} names {resource.resource[:200]!r} as the resource to sign in to, which is another server",
+            server=spec.name,
+            next_action="Nothing was sent there. Check `url` of this server, or tell whoever runs it.",
+        )
+    return resource
+
+
+async def _first(fetcher: Fetcher, places: list[str]) -> Fetched | None:
+    """What is said at the first of these places where anything is. Raises where nobody can tell that there is none."""
+    busy: Fetched | None = None
     for place in dict.fromkeys(places):
         answer = await fetcher.get(place)
-        if not answer.ok or answer.is_page:
-            continue
-        resource = answer.decode(Resource)
-        if not fits(resource.resource, spec.url):
-            raise ServerUnavailable(
-                f"{spec.name} names {resource.resource[:200]!r} as the resource to sign in to, which is another server",
-                server=spec.name,
-                next_action="Nothing was sent there. Check `url` of this server, or tell whoever runs it.",
-            )
-        return resource
-    # Before 2025-06-18 a server was its own authorization server.
-    return Resource(resource=spec.url.partition("#")[0], authorization_servers=(base,))
+        if answer.ok and not answer.is_page:
+            return answer
+        busy = busy or (answer if answer.is_busy else None)
+    if busy is not None:
+        raise ServerUnavailable(
+            f"{_address_of(busy.url)} answered with status {busy.status}, and says nothing of how to sign in",
+            next_action="Try again later.",
+        )
+    return None
 
 
 async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -> AuthorizationServer:
@@ -156,32 +169,54 @@ async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -
     places = [f"{base}/.well-known/{kind}{path}" for kind in ("oauth-authorization-server", "openid-configuration")]
     if path:
         places.append(f"{base}{path}/.well-known/openid-configuration")
-    for place in places:
-        answer = await fetcher.get(place)
-        if not answer.ok or answer.is_page:
-            continue
-        found = answer.decode(AuthorizationServer)
-        # A slash behind a bare host is one that address libraries put there by themselves.
-        if found.issuer != wanted and (path or found.issuer.rstrip("/") != wanted.rstrip("/")):
-            raise ServerUnavailable(
-                f"the metadata at {origin_of(place)} is that of another issuer, {found.issuer[:200]!r}",
-                server=spec.name,
-                next_action="It is not used. Tell whoever runs the server, or name the right `issuer` under `oauth`.",
-            )
-        return found
-    raise ServerUnavailable(
-        f"{spec.name} offers no sign-in that toolfold knows: {origin_of(wanted)} has no OAuth metadata",
-        server=spec.name,
-        next_action=f"Where it wants a key: {SignInRequired.command(spec.name, header='HEADER')}, with the header that "
-        "it wants it in. Else name its authorization server as `issuer` under `oauth`.",
-    )
+    if (answer := await _first(fetcher, places)) is None:
+        raise ServerUnavailable(
+            f"{spec.name} offers no sign-in that toolfold knows: {_address_of(wanted)} has no OAuth metadata",
+            server=spec.name,
+            next_action=f"Where it wants a key: {SignInRequired.command(spec.name, header='HEADER')}, with the header "
+            f"that it wants it in. Else {'correct' if _named(spec) else 'name its authorization server as'} `issuer` "
+            "under `oauth`.",
+        )
+    found = answer.decode(AuthorizationServer)
+    # A slash behind a bare host is one that address libraries put there by themselves.
+    if found.issuer != wanted and (path or found.issuer.rstrip("/") != wanted.rstrip("/")):
+        raise ServerUnavailable(
+            f"the metadata at {_address_of(answer.url)} is that of another issuer, {found.issuer[:200]!r}",
+            server=spec.name,
+            next_action="It is not used. Tell whoever runs the server, or name the right `issuer` under `oauth`.",
+        )
+    await _check_token_endpoint(fetcher, spec, found)
+    return found
+
+
+async def _check_token_endpoint(fetcher: Fetcher, spec: ServerSpec, server: AuthorizationServer) -> None:
+    """Where the proof of a sign-in goes to, at its very end."""
+    if not server.token_endpoint:
+        raise ServerUnavailable(
+            f"{_address_of(server.issuer)} names no token endpoint: nobody can get a token there",
+            server=spec.name,
+            next_action="Tell whoever runs it.",
+        )
+    try:
+        await fetcher.check(server.token_endpoint)
+    except UpstreamError as error:
+        raise type(error)(
+            f"the token endpoint of {_address_of(server.issuer)} cannot be used: {error.message}",
+            server=spec.name,
+            next_action=error.next_action,
+        ) from None
+
+
+def _named(spec: ServerSpec) -> str:
+    return spec.oauth.issuer if spec.oauth is not None else ""
 
 
 def _choose(spec: ServerSpec, offered: tuple[str, ...]) -> str:
-    named = spec.oauth.issuer if spec.oauth is not None else ""
+    named = _named(spec)
     if offered and spec.other_issuer(*offered):
         raise ServerUnavailable(
-            f"{spec.name} signs in at {', '.join(map(origin_of, offered[:5]))}, and not at the configured issuer",
+            f"{spec.name} signs in at {', '.join(map(_address_of, offered[:5]))}, and not at the configured issuer, "
+            f"{_address_of(named)}",
             server=spec.name,
             next_action="Correct `issuer` under `oauth` of this server; nothing was sent to either.",
         )
@@ -199,17 +234,23 @@ def _reads_plainly(url: str, netloc: str) -> bool:
     return url.isascii() and url.isprintable() and " " not in url and "@" not in netloc
 
 
-def check_browser_address(url: str, spec: ServerSpec) -> str:
-    """An address that a person's browser may be sent to: https, or this machine where the server is on it, too."""
+def _leads_a_browser(url: str, spec: ServerSpec) -> bool:
     try:
         parts = urlsplit(url)
         local = parts.scheme == "http" and is_loopback(parts.hostname) and is_loopback(urlsplit(spec.url).hostname)
-        usable = bool(parts.hostname) and (parts.scheme == "https" or local) and _reads_plainly(url, parts.netloc)
+        return bool(parts.hostname) and (parts.scheme == "https" or local) and _reads_plainly(url, parts.netloc)
     except ValueError:
-        usable = False
-    if not usable:
+        return False
+
+
+def check_browser_address(url: str, spec: ServerSpec, *, extended: bool = False) -> str:
+    """An address that a person's browser may be sent to: https, or this machine where the server is on it, too.
+    `extended`: with what we ask for in its query."""
+    usable = _leads_a_browser(url, spec)
+    # What is asked for would stand behind the fragment, which no browser sends (RFC 6749, 3.1).
+    if not usable or (extended and "#" in url):
         raise ServerUnavailable(
-            f"the sign-in page of {spec.name} is no https address",
+            f"the sign-in page of {spec.name} {'has a fragment (#) in its' if usable else 'is no https'} address",
             server=spec.name,
             next_action="It was not opened. Tell whoever runs the server.",
         )

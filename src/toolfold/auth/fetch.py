@@ -22,6 +22,8 @@ import msgspec
 from toolfold.addresses import address_kind
 from toolfold.config.sections import PartialRepr
 from toolfold.errors import ServerTimeout, ServerUnavailable
+from toolfold.redaction import redact
+from toolfold.text import printable
 from toolfold.wire.http_client import is_loopback, quiet_log
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ _SECONDS = 15.0
 _ADDRESS = re.compile(r"https?://[^\s/?#@\\]+([/?#][!-~]*)?", re.IGNORECASE)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _INSIDE = frozenset({"private", "loopback", "link-local"})
+_KINDS = {"metadata": "that of a machine's metadata service"}
+_MAX_PATH = 200
 
 
 class Fetched(PartialRepr, frozen=True):
@@ -58,6 +62,11 @@ class Fetched(PartialRepr, frozen=True):
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether whoever answered fails or is overloaded: of what is there it says nothing."""
+        return self.status >= 500 or self.status in {408, 425, 429}
 
     @property
     def is_page(self) -> bool:
@@ -93,10 +102,17 @@ class Fetcher:
         sent = {"Accept": "application/json", "Content-Type": kind, **(headers or {})}
         return await self._bounded("POST", url, sent, body)
 
+    async def check(self, url: str) -> None:
+        """Raises what stands against a request there, before a person does anything in vain. Nothing is sent."""
+        await self._within(url, self._addresses(self._checked(url)))
+
     async def _bounded(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+        return await self._within(url, self._follow(method, url, headers, body))
+
+    async def _within(self, url: str, work: Awaitable[_T]) -> _T:
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._follow(method, url, headers, body)
+                return await work
         except TimeoutError:
             raise ServerTimeout(
                 f"{origin_of(url)} did not answer within {self._seconds:g} s",
@@ -181,8 +197,10 @@ class Fetcher:
             if kind and kind not in allowed:
                 raise _refused(
                     parts.geturl(),
-                    f"its address is {kind}, which a server may not lead toolfold to",
-                    "If it is right, name the authorization server as `issuer` under `oauth` of this server.",
+                    f"its address is {_KINDS.get(kind, kind)}, which a server may not lead toolfold to",
+                    "If it is right, name the authorization server as `issuer` under `oauth` of this server."
+                    if kind in _INSIDE
+                    else _NAMED_WRONGLY,
                 )
         return [host] if proxied else addresses
 
@@ -258,6 +276,15 @@ def origin_of(url: str) -> str:
         return f"{parts.scheme[:10]}://{(parts.netloc.rpartition('@')[2])[:100]}"
     except ValueError:
         return "an address that cannot be read"
+
+
+def _address_of(url: str) -> str:
+    """The same with the path, where that tells two apart: tenants and realms of one host."""
+    try:
+        path = urlsplit(url).path
+    except ValueError:
+        path = ""
+    return origin_of(url) + printable(redact(path, ()), _MAX_PATH)
 
 
 _NAMED_WRONGLY = "Correct this address, in the configuration or in what the server's metadata says."

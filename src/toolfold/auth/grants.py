@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
@@ -26,7 +26,7 @@ from toolfold.auth.discovery import (
     discover,
     valid_scopes,
 )
-from toolfold.auth.fetch import Fetched, Fetcher, origin_of
+from toolfold.auth.fetch import Fetched, Fetcher, _address_of, origin_of
 from toolfold.auth.registration import (
     _CLIENT_REFUSED,
     DEVICE_GRANT,
@@ -35,6 +35,7 @@ from toolfold.auth.registration import (
     _advice_for,
     _error_code,
     _post_as,
+    _read_error,
     error_of,
     find_client,
 )
@@ -51,6 +52,8 @@ _LOGIN_S = 900.0
 _MAX_TOKEN = 65_536
 _MAX_LIFE_S = 10 * 365 * 86_400.0
 _MAX_POLLS = 1000
+# Answers of a token endpoint that are none: no token, and no error that OAuth knows.
+_MAX_ODD = 3
 # Where a registration that no browser takes part in sends its answers: nowhere.
 _NO_REDIRECT = "http://127.0.0.1/callback"
 _EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -165,7 +168,7 @@ class Prospect(Struct, frozen=True, kw_only=True):
                 server=self.spec.name,
                 next_action="Ask whoever runs it for PKCE, or use a token in `headers`.",
             )
-        check_browser_address(self.server.authorization_endpoint, self.spec)
+        check_browser_address(self.server.authorization_endpoint, self.spec, extended=True)
         return CodeLogin(self, await self.client(redirect_uri), redirect_uri)
 
     async def device_login(self) -> "DeviceLogin":
@@ -328,32 +331,45 @@ class DeviceLogin:
         self.verification_uri_complete = device.verification_uri_complete
         self.expires_in = min(max(device.expires_in, 1.0), _LOGIN_S * 2)
 
-    async def wait(self, limit_s: float = float("inf")) -> Credential:
+    async def wait(
+        self, limit_s: float = float("inf"), on_trouble: Callable[[str], object] = lambda trouble: None
+    ) -> Credential:
         """Asks, no more often than allowed, until the person said yes or no, or the time is over: and then once more,
-        since who said yes in the last moment has signed in. What will pass is waited out (RFC 8628, 3.5)."""
+        since who said yes in the last moment has signed in. What will pass is waited out (RFC 8628, 3.5), and
+        `on_trouble` hears of it; an endpoint that answers as none does is given up after some tries."""
         pause = min(max(self._device.interval, 1.0), 60.0)
         limit_s = min(limit_s, self.expires_in)
         deadline = time.monotonic() + limit_s
         form = {"grant_type": DEVICE_GRANT, "device_code": self._device.device_code}
-        trouble = ""
+        trouble, odd = "", 0
         for _ in range(_MAX_POLLS):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             await asyncio.sleep(min(pause, left))
+            earlier = trouble
             try:
                 answer = await self._prospect.token(self._client, form)
             except UpstreamError as error:
                 trouble, pause = error.message, pause + 5.0
-                continue
-            if answer.ok:
-                return self._prospect.credential(self._client, answer)
-            code = _error_code(answer)
-            if code not in ("", "slow_down", "authorization_pending"):
-                raise self._prospect.refused(answer)
-            trouble = "" if code else f"{origin_of(self._prospect.issuer)} says {error_of(answer)}"
-            pause += 0.0 if code == "authorization_pending" else 5.0
+            else:
+                if answer.ok:
+                    return self._prospect.credential(self._client, answer)
+                trouble, more, odd = self._not_yet(answer, odd)
+                pause += more
+            if trouble and trouble != earlier:
+                on_trouble(trouble)
         raise self._prospect.unanswered(limit_s, trouble)
+
+    def _not_yet(self, answer: Fetched, odd: int) -> tuple[str, float, int]:
+        """What troubles the issuer, how much longer to wait, how many odd answers there were in a row. Raises where it
+        makes no sense to go on."""
+        code = _error_code(answer)
+        odd = 0 if answer.is_busy or _read_error(answer).error else odd + 1
+        if code not in ("", "slow_down", "authorization_pending") or odd >= _MAX_ODD:
+            raise self._prospect.refused(answer)
+        trouble = "" if code else f"{origin_of(self._prospect.issuer)} says {error_of(answer)}"
+        return trouble, 0.0 if odd or code == "authorization_pending" else 5.0, odd
 
 
 async def client_credentials(
@@ -412,8 +428,9 @@ async def _exchanged(prospect: Prospect, subject: str) -> Credential:
 
 
 def _not_exchanged(spec: ServerSpec, caller: str, reason: str) -> SignInRequired:
+    later = "the same token is tried again after a minute, another one at once"
     return SignInRequired(
-        f"{spec.name} {SignInRequired.phrase}: the caller's own token was not exchanged: {reason}",
+        f"{spec.name} {SignInRequired.phrase}: the caller's own token was not exchanged: {reason}; {later}",
         server=spec.name,
         next_action=f"Run: {SignInRequired.command(spec.name, caller)}",
     )
@@ -445,7 +462,8 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
 async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:
     if other := spec.other_issuer(credential.issuer):
         raise ServerUnavailable(
-            f"{origin_of(credential.issuer)} was not asked: the configuration names {origin_of(other)} as the issuer",
+            f"{_address_of(credential.issuer)} was not asked: the configuration names {_address_of(other)} as the "
+            "issuer",
             server=spec.name,
             next_action=f"Sign in again: {SignInRequired.command(spec.name, credential.caller)}",
         )

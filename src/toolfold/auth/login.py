@@ -37,7 +37,8 @@ _HEADERS = (
     ("Content-Type", "text/html; charset=utf-8"),
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
-    ("Referrer-Policy", "no-referrer"),  # the address carries the code
+    # The address carries the code. Without any referrer a browser would hide from us, too, that a form is our own.
+    ("Referrer-Policy", "same-origin"),
     ("X-Content-Type-Options", "nosniff"),
 )
 

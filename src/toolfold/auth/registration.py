@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.auth.discovery import AuthorizationServer
-from toolfold.auth.fetch import FORM, Fetched, Fetcher, _unusable, origin_of
+from toolfold.auth.fetch import FORM, Fetched, Fetcher, _address_of, _unusable, origin_of
 from toolfold.auth.vault import Credential, Vault
 from toolfold.config.sections import PartialRepr
 from toolfold.errors import ServerUnavailable, SignInRequired
@@ -21,8 +21,7 @@ from toolfold.text import printable
 from toolfold.types import OAuthSpec, ServerSpec
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
-# Temporary faults of a token endpoint, by status and by code: what is stored stays.
-_BUSY = frozenset({408, 429, 500, 502, 503, 504})
+# Temporary faults of a token endpoint, besides those by status: what is stored stays.
 _PASSING = frozenset({"temporarily_unavailable", "server_error"})
 # What is wrong is not the grant, but who asks.
 _CLIENT_REFUSED = frozenset({"invalid_client", "unauthorized_client"})
@@ -118,7 +117,8 @@ async def _configured(
         known = await vault.issuer_of(spec.name, oauth.client_id, server.issuer, chosen=bool(oauth.issuer))
     if known != server.issuer:
         raise ServerUnavailable(
-            f"{spec.name} now signs in at {origin_of(server.issuer)}, which does not get the secret of another",
+            f"{spec.name} now signs in at {_address_of(server.issuer)}, which does not get the secret of another, "
+            f"{_address_of(known)}",
             server=spec.name,
             next_action=f'If that is right, write issuer = "{server.issuer}" under `oauth` of this server.',
         )
@@ -237,7 +237,7 @@ def _error_code(answer: Fetched) -> str:
     """The code of an error (RFC 6749, 5.2). Nothing where the trouble will pass: the issuer is busy or fails, or what
     answered is no token endpoint, but some proxy before it."""
     code = _read_error(answer).error
-    return "" if answer.status in _BUSY or code in _PASSING else code
+    return "" if answer.is_busy or code in _PASSING else code
 
 
 def error_of(answer: Fetched) -> str:

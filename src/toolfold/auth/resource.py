@@ -124,22 +124,24 @@ class ProtectedResource:
 
     def _caller(self, claims: Mapping[str, Any]) -> Caller:
         auth = self._settings.auth
-        name = _name(claims, auth.name_claim)
+        # An issuer has no #, and no name of a key has a colon.
+        name = f"{auth.issuer}#{_name(claims, auth.name_claim)}"
         policy, groups = read_claims(self._settings, claims)
         if _leaves_groups_out(claims, auth.groups_claim):
             raise self._forbidden(
+                name,
                 "the token leaves its groups out, since there are too many of them for it",
                 "let the issuer send only the groups that are assigned to this application, or roles",
             )
         if needed := lacking_scopes(self._settings, policy, claims):
-            raise self._forbidden(SCOPES_LACKING, scopes=needed)
+            raise self._forbidden(name, SCOPES_LACKING, scopes=needed)
         if policy is None:
             raise self._forbidden(
+                name,
                 "no policy here is for what the token claims",
                 "ask whoever runs the gateway for a [policy.NAME] whose `claims` fit",
             )
-        # An issuer has no #, and no name of a key has a colon.
-        return Caller(name=f"{auth.issuer}#{name}", policy=policy.name, groups=groups)
+        return Caller(name=name, policy=policy.name, groups=groups)
 
     def _unauthenticated(self, error: NotAuthorized, *, silent: bool = False) -> HttpError:
         # RFC 6750, 3.1: to a request without a token nothing is said of an error.
@@ -152,7 +154,7 @@ class ProtectedResource:
             next_action=error.next_action or f"sign in at {self._settings.auth.issuer}; {self._metadata_uri} says how",
         )
 
-    def _forbidden(self, message: str, action: str = "", scopes: Sequence[str] = ()) -> HttpError:
+    def _forbidden(self, caller: str, message: str, action: str = "", scopes: Sequence[str] = ()) -> HttpError:
         problem = (("error", "insufficient_scope"), ("error_description", message)) if scopes else ()
         return HttpError(
             403,
@@ -160,6 +162,7 @@ class ProtectedResource:
             self._challenge(scopes, *problem),
             code="INSUFFICIENT_SCOPE" if scopes else "NOT_AUTHORIZED",
             next_action=action or f"ask the issuer for a token with the scopes: {' '.join(scopes)}",
+            caller=caller,
         )
 
     def _challenge(self, scopes: Sequence[str], *problem: tuple[str, str]) -> tuple[tuple[bytes, bytes], ...]:
@@ -208,9 +211,16 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 def _name(claims: Mapping[str, Any], name_claim: str) -> str:
     name = _claim(claims, name_claim)
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
-        raise NotAuthorized(f"the claim `{name_claim}` of the token names nobody")
-    return name
+    if not isinstance(name, str) or not name:
+        problem = "it is no text, or not there"
+    elif len(name) > _MAX_NAME:
+        problem = f"it has more than {_MAX_NAME} characters"
+    elif not name.isprintable():
+        problem = "it holds characters that cannot be seen, or that turn text around"
+    else:
+        return name
+    action = f"ask the issuer for another `{name_claim}`, or whoever runs the gateway for another name_claim in [auth]"
+    raise NotAuthorized(f"the claim `{name_claim}` of the token names nobody: {problem}", next_action=action)
 
 
 def _values(value: Any, *, split: bool = False) -> list[Any]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from toolfold.auth.discovery import Challenge, fits, parse_challenge, valid_scopes
-from toolfold.auth.fetch import origin_of
+from toolfold.auth.fetch import _address_of
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.types import ServerSpec
@@ -199,9 +199,11 @@ class OAuthSession:
 
     def _foreign(self, stored: Credential) -> str:
         if not fits(stored.resource, self.spec.url):
-            return f"the stored sign-in is for another address, {origin_of(stored.resource)}"
+            return f"the stored sign-in is for another address, {_address_of(stored.resource)}"
         other = self.spec.other_issuer(stored.issuer) if stored.issuer else ""
-        return other and f"the stored sign-in is by {origin_of(stored.issuer)}, and `issuer` is {origin_of(other)} now"
+        return (
+            other and f"the stored sign-in is by {_address_of(stored.issuer)}, and `issuer` is {_address_of(other)} now"
+        )
 
     async def _fetch(self, stored: Credential | None, challenge: Challenge | None) -> Credential:
         from toolfold.auth import grants

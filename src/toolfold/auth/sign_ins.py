@@ -2,8 +2,10 @@
 
 An address is given out for one caller and one server. It opens a page that says for whom the account will be used, and
 goes on to the authorization server only from there, with a cookie in the browser that read it. The callback needs the
-state and that cookie: whoever is handed the second address alone cannot end a sign-in that another began. What waits is
-bounded in number and time. Above: the gateway, and the faces that serve the pages. Below: `login.py`, `grants.py`.
+state and that cookie: whoever is handed the second address alone cannot end a sign-in that another began. A button
+counts only where it was pressed on a page of ours. By plain http another program can have put the cookie there: a
+caller's account is then connected by a second button, at the end. What waits is bounded in number and time. Above: the
+gateway, and the faces that serve the pages. Below: `login.py`, `grants.py`.
 """
 
 import asyncio
@@ -22,6 +24,8 @@ from msgspec import Struct
 from toolfold.auth.login import CALLBACK, LoopbackListener, Page
 from toolfold.containers import Listeners
 from toolfold.errors import ServerUnavailable, ToolfoldError
+from toolfold.types import LOCAL
+from toolfold.wire.serving.http_guard import _is_foreign
 
 if TYPE_CHECKING:
     from toolfold.auth.grants import CodeLogin, Prospect
@@ -123,30 +127,34 @@ class SignIns:
     async def answer(self, method: str, target: str, headers: Mapping[str, str]) -> Page:
         """The page for one request below `/oauth/`."""
         parts = urlsplit(target[:_MAX_TARGET])
-        if parts.path == CALLBACK and method == "GET":
-            return await self._callback(target, parts.query, headers)
-        sign_in = self._waiting.get(parts.path.removeprefix(START)) if parts.path.startswith(START) else None
-        if sign_in is None or method not in ("GET", "POST"):
+        if method not in ("GET", "POST"):
             return _nothing_waits()
+        if method == "POST" and _is_foreign(method, headers, self.base):
+            log.warning("the button of a sign-in was pressed by a page of another origin: refused")
+            return Page.of("Not from there", "Another page sent this. Nothing was done.", status=403)
+        if parts.path == CALLBACK:
+            return await self._callback(method, target, headers)
+        sign_in = self._waiting.get(parts.path.removeprefix(START)) if parts.path.startswith(START) else None
+        return _nothing_waits() if sign_in is None else self._start(sign_in, method, parts.query, headers)
+
+    def _start(self, sign_in: SignIn, method: str, query: str, headers: Mapping[str, str]) -> Page:
         cookie = self._cookie(headers, sign_in)
         if method == "GET":
             return self._start_page(sign_in, cookie or secrets.token_urlsafe(24))
-        # A page of others cannot press the button: it knows no proof for this browser's cookie.
-        proof = parse_qs(parts.query).get("proof", [""])[0]
+        # What was not read here is not pressed: only the page has the proof for this browser's cookie.
+        proof = parse_qs(query).get("proof", [""])[0]
         if not cookie or not hmac.compare_digest(proof.encode(), self._proof(sign_in, cookie).encode()):
             return Page.of("Begin again", "Your browser did not send the cookie of this page back.", status=403)
         sign_in.browser = cookie
         return Page.redirect(sign_in.login.url)
 
     def _start_page(self, sign_in: SignIn, cookie: str) -> Page:
-        whose = f"the caller “{sign_in.caller}” of this gateway, and nobody else" if sign_in.caller else ""
         kept = "/; Secure" if self._secure else "/oauth"
-        action = html.escape(f"?proof={self._proof(sign_in, cookie)}")
         return Page.of(
             f"Connect an account at {sign_in.server}",
-            f"The account that you sign in with will be used by {whose or 'everybody who uses this gateway'}.",
+            f"The account that you sign in with will be used by {_whose(sign_in)}.",
             "If you did not ask for this yourself, close this page.",
-            form=f'<form method="post" action="{action}"><button>Continue</button></form>',
+            form=_button("Continue", f"proof={self._proof(sign_in, cookie)}"),
             cookie=f"{self._cookie_name(sign_in)}={cookie}; Path={kept}; Max-Age=900; HttpOnly; SameSite=Lax",
         )
 
@@ -168,7 +176,8 @@ class SignIns:
     def _proof(self, sign_in: SignIn, cookie: str) -> str:
         return hmac.new(self._key, f"{sign_in.identifier} {cookie}".encode(), "sha256").hexdigest()
 
-    async def _callback(self, target: str, query: str, headers: Mapping[str, str]) -> Page:
+    async def _callback(self, method: str, target: str, headers: Mapping[str, str]) -> Page:
+        query = urlsplit(target).query
         sign_in = self._by_state.get(parse_qs(query).get("state", [""])[0])
         if sign_in is None:
             return _nothing_waits()
@@ -184,6 +193,17 @@ class SignIns:
                 "If somebody sent you the address, they may have wanted to use your account: tell whoever runs this.",
                 status=403,
             )
+        if method == "GET" and not self._secure and sign_in.caller not in ("", LOCAL.name):
+            # A page of the same host, on whatever port, can set a cookie; it can neither read this one nor press here.
+            return Page.of(
+                "Is this yours?",
+                f"The account at {sign_in.server} that you signed in with will be used by {_whose(sign_in)}.",
+                "If you did not ask for this yourself, close this page: nothing was stored.",
+                form=_button("Connect it", query),
+            )
+        return await self._finish(sign_in, target)
+
+    async def _finish(self, sign_in: SignIn, target: str) -> Page:
         self._by_state.pop(sign_in.login.state, None)  # a code works once, whatever comes of it
         try:
             credential = await sign_in.login.finish(self.base + target)
@@ -198,6 +218,15 @@ class SignIns:
         self.finished.notify(sign_in)
         who = f" as {credential.subject}" if credential.subject else ""
         return Page.of("Signed in", f"You are signed in to {sign_in.server}{who}. You can close this.")
+
+
+def _whose(sign_in: SignIn) -> str:
+    own = f"the caller “{sign_in.caller}” of this gateway, and nobody else"
+    return own if sign_in.caller else "everybody who uses this gateway"
+
+
+def _button(text: str, query: str) -> str:
+    return f'<form method="post" action="{html.escape(f"?{query}")}"><button>{text}</button></form>'
 
 
 def _nothing_waits() -> Page:

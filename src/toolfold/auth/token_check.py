@@ -220,7 +220,7 @@ class TokenCheck:
             f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path}",
         ):
             answer = await self._fetch(address)
-            if answer.status != 404 and not answer.is_page:
+            if answer.is_busy or (answer.status != 404 and not answer.is_page):
                 found = _read(answer, _Metadata)
                 break
         if found.issuer != self.auth.issuer:

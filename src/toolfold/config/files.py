@@ -91,7 +91,7 @@ def locked(*paths: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _locked_folder(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it may become the one for state
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # whoever writes there says why it cannot be done
         yield
@@ -126,7 +126,7 @@ def write_atomically(path: Path, data: bytes, mode: int) -> None:
     # In the same folder: a rename is atomic only within one file system.
     temporary = real.with_name(f".{real.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        real.parent.mkdir(parents=True, exist_ok=True)
+        real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _create(temporary, data, mode)
         if path_exists(real):
             _copy_owner(real, temporary)

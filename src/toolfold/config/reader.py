@@ -91,10 +91,10 @@ def read_settings(
         file = own
     warnings = fields.get("warnings", ())
     project = None if file is None else _project_of(file, user_home)
-    state = _state_folder(file, project, home, cwd, environ)
+    state, told = _state_folder(file, project, home, cwd, environ), ""
     if file is not None and (apart := _apart(state, file, project or file.parent)):
-        text = f"{state} is another file's: the state of {file} is in {apart}"
-        warnings, state = (*warnings, text), apart
+        told = f"{state} is another file's: the state of {file} is in {apart}"
+        warnings, state = (*warnings, told), apart
     if require_servers and not fields["servers"]:
         raise ConfigError(
             f"{file} names no servers",
@@ -103,7 +103,7 @@ def read_settings(
             "an MCP client.",
         )
     files = {"home": state, "user_home": user_home, "project": project, "withheld": withheld, "unaccepted": unaccepted}
-    return fields | files | {"warnings": warnings}
+    return fields | files | {"warnings": warnings, "apart": told}
 
 
 def _project_file(folder: Path, environ: Mapping[str, str]) -> ProjectFile:

@@ -37,7 +37,7 @@ from toolfold.config.sections import (
     _Serve,
     _Storage,
 )
-from toolfold.errors import ConfigError
+from toolfold.errors import ConfigError, StoreError
 from toolfold.types import ServerSpec
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     sources: tuple[Path, ...] = ()
     """The files these settings were read from."""
     warnings: tuple[str, ...] = ()
+    apart: str = ""
+    """The warning that state is not in the folder that was named, since that is another configuration's."""
     withheld: "tuple[ProjectFile, ...]" = ()
     """A client's files in this folder that the person has not accepted: nothing of them is in these settings."""
     unaccepted: "tuple[ProjectFile, ...]" = ()
@@ -163,9 +165,16 @@ class Settings(Struct, frozen=True, kw_only=True):
         return replace(self, **live), (*(name for name in names if name not in _LIVE), *rest)
 
     def make_home(self) -> None:
-        """Makes the state folder, and says in it which configuration it is for. Raises `OSError`."""
-        # For the owner alone: the catalogue may hold what servers tell only this person.
-        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Makes the state folder, and says in it which configuration it is for. Whatever writes there begins with this:
+        another configuration would take the folder, and what is in it, for its own."""
+        try:
+            # For the owner alone: the catalogue may hold what servers tell only this person.
+            self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(
+                f"the state folder {self.home} cannot be made: {os.strerror(error.errno or 0)}",
+                next_action="choose another with --home DIR or TOOLFOLD_HOME",
+            ) from error
         owner = self.home / OWNER_FILE
         for file in self.sources[-1:]:  # a project's, where that adds to the person's
             text = os.fsencode(Path(os.path.realpath(file.parent), file.name))

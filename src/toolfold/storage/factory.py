@@ -1,9 +1,7 @@
 """Which engine the configuration asks for. Only its own is imported: a SQLite file needs no driver of PostgreSQL."""
 
-import os
-
 from toolfold.config import Settings, fill
-from toolfold.errors import ConfigError, StoreError
+from toolfold.errors import ConfigError
 from toolfold.storage.base import Store
 
 
@@ -13,13 +11,7 @@ def open_store(settings: Settings, create: bool) -> Store:
     Raises `SecretNotFound` for a reference in `storage.url` that leads nowhere.
     """
     if create:
-        try:
-            settings.make_home()
-        except OSError as error:
-            raise StoreError(
-                f"the state folder {settings.home} cannot be made: {os.strerror(error.errno or 0)}",
-                next_action="choose another with --home DIR or TOOLFOLD_HOME",
-            ) from error
+        settings.make_home()
     storage = settings.storage
     if not storage.url:
         from toolfold.storage.sqlite import SqliteStore

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from toolfold.config import Settings, resolve
 from toolfold.errors import ConfigError, ServerUnavailable, SignInRequired, ToolfoldError, UpstreamError
 from toolfold.storage.base import Store
-from toolfold.types import LOCAL, ServerSpec
+from toolfold.types import LOCAL, ServerSpec, ServerState
 from toolfold.upstream.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     """When its token ends; 0: nobody said."""
     renews: bool = False
     """Whether it is renewed by itself."""
+    exchanged: bool = False
+    """Whether it is had anew, when its caller comes in again, for the token that the caller brings."""
     ended: bool = False
     """Whether only a new sign-in helps."""
     missing: tuple[str, ...] = ()
@@ -64,12 +66,23 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """` as alice@example.com until 2026-11-16 17:03, renewed by itself`, whatever is known."""
         who = f" as {self.subject}" if self.subject else ""
-        until = time.strftime(" until %Y-%m-%d %H:%M", time.localtime(self.expires_at)) if self.expires_at else ""
-        if self.ended:
-            return f"{who}{until}, which has ended"
         missing = f", without rights that a tool wants: {' '.join(self.missing)[:300]}" if self.missing else ""
         held = f", renewed in memory alone: {self.unwritten}" if self.unwritten else ""
-        return f"{who}{until}{', renewed by itself' if self.renews else ''}{missing}{held}"
+        return who + self._time() + ("" if self.ended else missing + held)
+
+    def _time(self) -> str:
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.expires_at))
+        past, until = 0 < self.expires_at <= time.time(), f" until {at}" if self.expires_at else ""
+        if self.ended:  # before its time where the issuer took it back
+            return f"{until if past else ''}, which has ended"
+        if self.renews and past:
+            return f", with a token that ended {at}: the next call renews it, if its issuer lets it"
+        return until + (", renewed by itself" if self.renews else ", exchanged anew when they come in" * self.exchanged)
+
+    @property
+    def overdue(self) -> bool:
+        """Whether its token has ended, and nobody knows whether it can be renewed."""
+        return self.renews and not self.ended and 0 < self.expires_at <= time.time()
 
     @property
     def command(self) -> str:
@@ -160,6 +173,17 @@ class Credentials:
         from toolfold.auth import grants
 
         return await grants.prepare(await self.filled(server), self.vault, caller=owner)
+
+    async def is_wanted(self, server: str) -> bool:
+        """Whether a server wants a sign-in: it is asked without a token."""
+        from toolfold.auth.discovery import _probe
+        from toolfold.auth.grants import fetcher_for
+
+        spec = await self.filled(server)
+        off = spec.oauth is not None and not spec.oauth.enabled
+        if off or any(name.casefold() == "authorization" for name in spec.headers):
+            return False
+        return await _probe(fetcher_for(spec), spec) is not None
 
     async def keep(self, credential: "Credential") -> None:
         """Stores a sign-in that somebody has just made. Where that fails its tokens are revoked, and it is said what
@@ -289,6 +313,16 @@ class Credentials:
             for (server, caller), found in (await self.vault.entries()).items()
         ]
 
+    async def with_remedies(self, states: Sequence[ServerState]) -> Sequence[ServerState]:
+        """The states of servers as they were read last. Where a sign-in is there and cannot be read, what helps is said
+        in the place of a login, which may be in vain."""
+        if all(state.status != "needs sign-in" for state in states):
+            return states
+        found: dict[str, list[SignedIn]] = {}
+        for one in await self.summaries():
+            found.setdefault(one.server, []).append(one)
+        return [_with_remedy(state, found.get(state.name, ())) for state in states]
+
     async def sign_out(self, server: str, owner: str) -> tuple[bool, str]:
         """Ends a sign-in here, and at its issuer. Gives whether the issuer revoked it, and in words what lives on.
         Raises `ConfigError` where there is none."""
@@ -301,10 +335,8 @@ class Credentials:
             whose = f" as {owner}" if owner else ""
             raise ConfigError(f"nobody is signed in to {server}{whose}", next_action="see who is: toolfold servers")
         if credential is None:
-            return (
-                False,
-                f"nothing could be revoked: {unread}; its tokens live on until they end, or their issuer ends them",
-            )
+            left = "its tokens live on until they end, or their issuer ends them; a key until it is withdrawn"
+            return False, f"nothing could be revoked: {unread}; {left}"
         revoked, left = await self._revoke(credential)
         return revoked and not newer, "; ".join(filter(None, (left, newer)))
 
@@ -320,6 +352,13 @@ class Credentials:
             return False, f"nothing was revoked: {error.message}; its tokens live on until they end"
 
 
+def _with_remedy(state: ServerState, own: Sequence[SignedIn]) -> ServerState:
+    unread = [one.next_action for one in own if one.problem]
+    if state.status != "needs sign-in" or not unread or len(unread) < len(own):
+        return state
+    return replace(state, next_action=unread[0])
+
+
 def _unread(server: str, caller: str, error: UpstreamError) -> SignedIn:
     problem = error.message.removeprefix(f"{SignInRequired.phrase}: ")
     # The vault knows neither how the server is spelt nor, of a caller, more than a mark.
@@ -329,16 +368,16 @@ def _unread(server: str, caller: str, error: UpstreamError) -> SignedIn:
 
 
 def _summary(credential: "Credential", unwritten: str = "") -> SignedIn:
-    # An exchanged one is renewed when its caller comes in again.
-    renews = credential.renewable or credential.grant == "exchange"
+    exchanged = credential.grant == "exchange"
     return SignedIn(
         server=credential.server,
         caller=credential.caller,
         subject=credential.subject,
         issuer=credential.issuer,
         expires_at=credential.expires_at,
-        renews=renews,
-        ended=not credential.access_token or (credential.expired and not renews),
+        renews=credential.renewable and not exchanged,
+        exchanged=exchanged,
+        ended=not credential.access_token or (credential.expired and not (credential.renewable or exchanged)),
         missing=tuple(scope for scope in credential.needs if scope not in credential.asked),
         header=credential.header,
         unwritten=unwritten,

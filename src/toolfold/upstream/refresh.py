@@ -292,7 +292,8 @@ class UpstreamManager:
         if self._pool is not None:
             return self._pool.states()
         records = {record.name: record for record in await self._catalogue.servers()}
-        return [_recorded_state(spec, records.get(spec.name)) for spec in self.specs()]
+        recorded = [_recorded_state(spec, records.get(spec.name)) for spec in self.specs()]
+        return await self.credentials.with_remedies(recorded)
 
     async def outdated(self) -> Mapping[str, str]:
         """The servers of which the catalogue is older than the configuration: what became of each since."""

@@ -123,7 +123,8 @@ def _print(steps: Sequence[Step], output: Output) -> None:
     for step in sorted(steps, key=lambda step: step.at):  # a script is recorded when it ends, after its calls
         if (step.caller, step.session) != heading:
             heading = (step.caller, step.session)
-            output.prose(output.style(f"{step.caller}{f', session {step.session}' if step.session else ''}", "bold"))
+            who = step.caller or "nobody who is known"
+            output.prose(output.style(f"{who}{f', session {step.session}' if step.session else ''}", "bold"))
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.at))
         mark = output.style(f"[{step.selection or step.id}]", "dim")
         output.prose(f"  {output.style(when, 'dim')}  {step.step:7}  {_describe(step, by_id)}  {mark}", 32)

@@ -12,10 +12,11 @@ import msgspec
 from toolfold.answers import ExpandedTool, ToolPage
 from toolfold.faces.cli.build import plural, run_with_catalogue
 from toolfold.faces.cli.terminal import Output, fit, one_line
+from toolfold.faces.surface.instructions import _name_sign_ins
 from toolfold.gateway import Branch, Gateway, Tree
 from toolfold.schema_walk import Document, Node
 from toolfold.text import as_path
-from toolfold.types import Hit, Path, Tool
+from toolfold.types import LOCAL, Hit, Path, Tool
 from toolfold.types import Node as Category
 
 # On one page.
@@ -185,7 +186,8 @@ def search(arguments: argparse.Namespace, output: Output) -> None:
     query, path = " ".join(arguments.query), as_path(arguments.within)
 
     async def work(gateway: Gateway) -> tuple[ToolPage, Sequence[Hit]]:
-        page = await gateway.search_tool_by_category(query, path, limit=arguments.limit, cursor=arguments.cursor)
+        async with _name_sign_ins(gateway, LOCAL):
+            page = await gateway.search_tool_by_category(query, path, limit=arguments.limit, cursor=arguments.cursor)
         if not arguments.explain:
             return page, ()
         # The page holds what a model reads, which has no scores; its path is spelt as the catalogue spells it.

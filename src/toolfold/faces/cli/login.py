@@ -12,7 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _WAIT_S = 600.0
 _MAX_LINE = 64 * 1024
 _MAX_PASTES = 3
+_ASKED_AT_ONCE = 16
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 # Those that say how a request is sent, and not by whom.
 _NO_KEYS = frozenset({"host", "connection", "content-length", "content-type", "transfer-encoding", "upgrade", "te"})
@@ -43,44 +44,92 @@ _NO_KEYS = frozenset({"host", "connection", "content-length", "content-type", "t
 
 def login(arguments: argparse.Namespace, output: Output) -> int:
     settings = load_settings(arguments)
-    specs = [settings.server(arguments.server)] if arguments.server else _waiting(settings)
-    if not specs:
+    if arguments.server:
+        _sign_in(settings, settings.server(arguments.server), arguments, output)
+        return 0
+    specs, unknown = _waiting(settings, output)
+    if not (specs or unknown):
         output.note("no server waits for a sign-in; to sign in again: toolfold login SERVER")
-    for spec in specs:
-        owner = _owner(settings, spec, arguments.caller, output)
-        credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
-        with asyncio.Runner(loop_factory=event_loop) as runner:
-            untried = runner.run(_log_in(credentials, spec, owner, arguments, output))
-            signed_in = next(
-                one for one in runner.run(credentials.summaries()) if (one.server, one.caller) == (spec.name, owner)
-            )
-        tools = _read(settings, spec.name, owner, output)
         if output.as_json:
-            output.data({**msgspec.to_builtins(signed_in), "tools": tools})
-        else:
-            done = f"key stored for {spec.name}, not tried: {untried}"
-            signed = f"{output.style('signed in', 'green')} to {spec.name}{signed_in.describe()}"
-            output.line(done if untried else signed)
-            if tools is not None:
-                output.line(f"{plural(tools, 'tool')} of {spec.name} in the catalogue")
-    return 0
+            output.data([])
+    code = ServerUnavailable.exit_code if unknown else 0
+    for spec in specs:
+        try:
+            _sign_in(settings, spec, arguments, output)
+        except ToolfoldError as error:  # the others can be signed in to all the same
+            output.error(error)
+            code = error.exit_code
+    return code
 
 
-def _waiting(settings: Settings) -> list[ServerSpec]:
-    """The servers that need it: by the last build, and by what is stored."""
-    try:
-        states = run_with_gateway(settings, lambda gateway: gateway.servers(), create=False)
-    except NotBuilt:
-        states = ()
-    waiting = {state.name for state in states if state.status == "needs sign-in"}
+def _sign_in(settings: Settings, spec: ServerSpec, arguments: argparse.Namespace, output: Output) -> None:
+    owner = _owner(settings, spec, arguments.caller, output)
+    settings.make_home()
     credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
-    enabled = [spec for spec in settings.servers if spec.enabled]
-    return [
-        spec
-        for spec in enabled
-        if spec.name in waiting
-        or (spec.oauth is not None and not credentials.has(spec.name, credentials.owner(spec.name)))
-    ]
+    with asyncio.Runner(loop_factory=event_loop) as runner:
+        untried = runner.run(_log_in(credentials, spec, owner, arguments, output))
+        signed_in = next(
+            one for one in runner.run(credentials.summaries()) if (one.server, one.caller) == (spec.name, owner)
+        )
+    try:
+        tools, built = _read(settings, spec.name, owner, output), True
+    except NotBuilt:
+        tools, built = None, False
+    if output.as_json:
+        output.data({**msgspec.to_builtins(signed_in), "tools": tools, "next": "" if built else "toolfold build"})
+    else:
+        done = f"key stored for {spec.name}, not tried: {untried}"
+        signed = f"{output.style('signed in', 'green')} to {spec.name}{signed_in.describe()}"
+        output.line(done if untried else signed)
+        if tools is not None:
+            output.line(f"{plural(tools, 'tool')} of {spec.name} in the catalogue")
+        output.out.flush()
+        if not built:
+            output.note("next: toolfold build")
+
+
+def _waiting(settings: Settings, output: Output) -> tuple[list[ServerSpec], bool]:
+    """The servers that need it: by the last build, and by what is stored; of what was never built, by asking them. And
+    whether one of those could not be asked."""
+    credentials = Credentials(lambda: settings.servers, settings.home, settings=settings)
+    # Where callers' own tokens are exchanged nobody need sign in.
+    enabled = [spec for spec in settings.servers if spec.enabled and not credentials.exchanges(spec.name)]
+    missing = [spec for spec in enabled if not credentials.has(spec.name, credentials.owner(spec.name))]
+    waiting, new = _by_last_build(settings, missing)
+    wanted, all_asked = asyncio.run(_ask(credentials, new, output))
+    return [spec for spec in enabled if spec.name in waiting | wanted], not all_asked
+
+
+def _by_last_build(settings: Settings, missing: Sequence[ServerSpec]) -> tuple[set[str], list[str]]:
+    """The servers that wait for a sign-in, by the last build and the configuration; and those that are `missing` a
+    sign-in and were never asked whether they want one."""
+
+    async def work(gateway: Gateway) -> tuple[set[str], set[str]]:
+        waiting = {state.name for state in await gateway.servers() if state.status == "needs sign-in"}
+        return waiting, {record.name for record in await gateway.catalogue.servers()}
+
+    try:
+        waiting, known = run_with_gateway(settings, work, create=False)
+    except NotBuilt:
+        waiting, known = set(), set()
+    waiting |= {spec.name for spec in missing if spec.oauth is not None}
+    return waiting, [spec.name for spec in missing if spec.transport == "http" and spec.name not in waiting | known]
+
+
+async def _ask(credentials: Credentials, servers: Sequence[str], output: Output) -> tuple[set[str], bool]:
+    """Which of these servers want a sign-in, and whether all could be asked."""
+    turns = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def ask(server: str) -> bool | None:
+        async with turns:
+            try:
+                return await credentials.is_wanted(server)
+            except ToolfoldError as error:
+                output.warn(f"{server} could not be asked whether it wants a sign-in: {error.message}")
+                return None
+
+    answers = dict(zip(servers, await asyncio.gather(*map(ask, servers)), strict=True))
+    return {server for server, wanted in answers.items() if wanted}, None not in answers.values()
 
 
 def _owner(settings: Settings, spec: ServerSpec, caller: str | None, output: Output) -> str:
@@ -173,7 +222,7 @@ async def _by_device(prospect: "Prospect", output: Output, limit: float) -> "Cre
     output.note(f"To sign in to {target}, open this address on any device:\n\n    {login.verification_uri}\n")
     output.note(f"and enter the code  {output.style(login.user_code, 'bold', stream=output.err)}\n")
     output.note(f"waiting, for {_duration(min(limit, login.expires_in))} at most; Ctrl-C to give up")
-    return await login.wait(limit)
+    return await login.wait(limit, lambda trouble: output.warn(f"{trouble}; it is asked again"))
 
 
 def _duration(seconds: float) -> str:
@@ -212,8 +261,8 @@ async def _by_address(prospect: "Prospect", output: Output, limit: float, *, bro
     spec = prospect.spec
     port = spec.oauth.redirect_port if spec.oauth is not None else 0
     callback = _Callback(spec.name)
-    async with LoopbackListener(callback.page, port) as listener:
-        login = callback.login = await prospect.code_login(listener.address + CALLBACK)
+    async with _listening(callback, port, output, needed=browser) as address:
+        login = callback.login = await prospect.code_login(address + CALLBACK)
         _tell(login.url, _target(prospect), output, limit, browser=browser)
         # In a browser's case somebody else may read standard input, unless it is a person's.
         reads = not browser or output.interactive
@@ -226,6 +275,20 @@ async def _by_address(prospect: "Prospect", output: Output, limit: float, *, bro
         if not callback.came.is_set():
             raise prospect.unanswered(limit)
         return await callback.result
+
+
+@asynccontextmanager
+async def _listening(callback: _Callback, port: int, output: Output, *, needed: bool) -> AsyncIterator[str]:
+    """The address on this machine that a browser is sent back to. Unless it is `needed`, another may listen there."""
+    async with AsyncExitStack() as stack:
+        address = f"http://127.0.0.1:{port}"
+        try:
+            address = (await stack.enter_async_context(LoopbackListener(callback.page, port))).address
+        except ConfigError as error:
+            if needed:
+                raise
+            output.warn(f"{error.message}: nothing arrives by itself, so the address has to be pasted")
+        yield address
 
 
 async def _first_answer(came: asyncio.Event, pasting: Coroutine[Any, Any, str], limit: float, opened: str) -> str:
@@ -318,6 +381,17 @@ async def _lines() -> AsyncIterator[str]:
             yield line.decode(errors="replace").strip()
 
 
+def _only_line() -> str:
+    """What stands on standard input. Where that is more than a line, nobody knows which of it is the key."""
+    data = b""
+    while b"\n" not in data and len(data) < _MAX_LINE and (more := os.read(sys.stdin.fileno(), _MAX_LINE)):
+        data += more
+    first, _, rest = data.partition(b"\n")
+    if rest.strip():
+        raise ConfigError("standard input holds more than one line", next_action="give the key alone, on one line")
+    return first.decode(errors="replace").strip()
+
+
 async def _from_header(credentials: Credentials, spec: ServerSpec, owner: str, name: str) -> "Credential":
     from toolfold.auth.vault import Credential
 
@@ -330,7 +404,7 @@ async def _from_header(credentials: Credentials, spec: ServerSpec, owner: str, n
 
         value = getpass.getpass(f"{name}: ")
     else:
-        value = sys.stdin.readline(_MAX_LINE).strip() if sys.stdin is not None else ""
+        value = _only_line() if sys.stdin is not None else ""
     if not value or not (value.isascii() and value.isprintable()):
         raise ConfigError(
             f"no header can carry that value of {name}", next_action="give it on one line of standard input"
@@ -349,7 +423,7 @@ async def _from_header(credentials: Credentials, spec: ServerSpec, owner: str, n
 
 
 def _read(settings: Settings, server: str, owner: str, output: Output) -> int | None:
-    """Takes the server's tools into a catalogue that is there, and gives how many they are."""
+    """Takes the server's tools into a catalogue that is there, and gives how many they are. Raises `NotBuilt`."""
 
     async def work(gateway: Gateway) -> int | None:
         result, failed = await read_servers(gateway, [server], output)
@@ -363,11 +437,7 @@ def _read(settings: Settings, server: str, owner: str, output: Output) -> int | 
             output.warn(f"its tools could not be read: {error.message}")
         return next((one.tools for one in result.report.servers if one.name == server and not failed), None)
 
-    try:
-        return run_with_gateway(settings, work, create=False)
-    except NotBuilt:
-        output.note("next: toolfold build")
-        return None
+    return run_with_gateway(settings, work, create=False)
 
 
 def logout(arguments: argparse.Namespace, output: Output) -> int:

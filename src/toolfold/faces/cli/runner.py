@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 # Commands that have nobody to ask, or whose output is for a program.
 _UNATTENDED = ("serve", "completion")
+_ABOUT_STATE = ("servers", "login", "logout")
 
 
 def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
@@ -63,9 +64,12 @@ def _is_accepted_now(refused: NotAccepted, output: Output) -> bool:
 
 
 def _tell_withheld(settings: Settings, arguments: argparse.Namespace) -> None:
-    """Names the files that were not accepted, once a command. `serve` logs it, `doctor` finds it."""
+    """Names the files that were not accepted, once a command, and where state is in another folder than was named: what
+    was expected there seems to be gone. `serve` logs it, `doctor` finds it, `build` tells of all."""
     told: set[str] = vars(arguments).setdefault("told_withheld", set())
-    for text in settings.file_warnings if arguments.command not in {*_UNATTENDED, "doctor"} else ():
+    new = arguments.command != "build" and (arguments.command in _ABOUT_STATE or not settings.home.exists())
+    texts = (*settings.file_warnings, *((settings.apart,) if settings.apart and new else ()))
+    for text in texts if arguments.command not in {*_UNATTENDED, "doctor"} else ():
         if text not in told:
             output = Output(as_json=arguments.json)
             output.warn(output.short_path(text))

@@ -71,7 +71,7 @@ def check_sign_ins(settings: Settings) -> Iterator[Finding]:
 
 def _finding(one: SignedIn) -> Finding:
     whose = f", caller {one.caller}" if one.caller else ""
-    make = wrong if one.ended else mind if one.missing or one.unwritten else well
+    make = wrong if one.ended else mind if one.missing or one.unwritten or one.overdue else well
     text = f"signed in, by {one.issuer or f'the header {one.header}'}{one.describe()}"
     return make(f"sign-in to {one.server}{whose}", text, one.command or one.next_action)
 

@@ -9,7 +9,7 @@ import logging
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ from toolfold.faces.console.visit import Work, _Page, _Redirect, _Visit
 from toolfold.faces.http_api.drain import CHANGES
 from toolfold.faces.http_api.request import _read_bounded, _RequestError
 from toolfold.gateway import Gateway
-from toolfold.wire.serving.http_guard import HttpError, HttpGuard
+from toolfold.wire.serving.http_guard import HttpError, HttpGuard, _is_foreign
 from toolfold.wire.serving.seal import Seals
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def _own_scope(request: "Request", guard: HttpGuard, key: str) -> dict[str, Any]
 
     Raises `HttpError` for another origin, be it of this machine: what listens on another port is another program.
     """
-    if _is_foreign(request):
+    if _is_foreign(request.method, request.headers):
         raise HttpError(
             403,
             "pages of another origin may not ask here",
@@ -350,13 +350,3 @@ def _own_scope(request: "Request", guard: HttpGuard, key: str) -> dict[str, Any]
     if key and "authorization" not in request.headers:
         headers.append((b"authorization", b"Bearer " + key.encode()))
     return {**request.scope, "headers": headers}
-
-
-def _is_foreign(request: "Request") -> bool:
-    """Whether another page sent it. One that merely leads here, as a link does, did not."""
-    headers = request.headers
-    origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != headers.get("host", ""):
-        return True
-    navigates = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"
-    return not navigates and headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}

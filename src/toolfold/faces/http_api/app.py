@@ -237,7 +237,7 @@ class _Api:
         """Where this caller is signed in with an account of its own."""
         found = await self._gateway.upstreams.credentials.summaries([caller.name])
         # Why one cannot be read is the business of whoever runs this.
-        keys = ("server", "caller", "subject", "issuer", "expires_at", "renews", "ended")
+        keys = ("server", "caller", "subject", "issuer", "expires_at", "renews", "exchanged", "ended")
         return {"sign_ins": [{key: getattr(one, key) for key in keys} for one in found if one.caller == caller.name]}
 
     def _own_server(self, caller: Caller, request: "Request") -> str:

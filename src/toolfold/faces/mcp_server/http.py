@@ -18,7 +18,7 @@ from toolfold.faces.identity import Identities
 from toolfold.types import Caller
 from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import parse_number
-from toolfold.wire.serving.http_guard import HttpGuard
+from toolfold.wire.serving.http_guard import HttpError, HttpGuard
 from toolfold.wire.serving.http_stream import Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -104,7 +104,9 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, number
 
 
-def make_guard(host: str, identities: Identities, on_refused: Callable[[str, str], None] | None = None) -> HttpGuard:
+def make_guard(
+    host: str, identities: Identities, on_refused: Callable[[str, HttpError], None] | None = None
+) -> HttpGuard:
     """The guard of a port; `on_refused` hears of keys that are not known. Raises `ConfigError` for an address that
     others reach while no key is asked for."""
     if identities.open and not is_loopback(host):

@@ -5,12 +5,13 @@ see, and never longer than its budget: servers and categories that do not fit ar
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
 from toolfold import tokens
-from toolfold.errors import ConfigError, NotBuilt
+from toolfold.errors import ConfigError, NoMatchInCategory, NotBuilt
 from toolfold.gateway import Gateway
 from toolfold.types import LOCAL, Caller, ServerState
 
@@ -70,6 +71,16 @@ async def sign_in_line(gateway: Gateway, caller: Caller, listed: Sequence[str] =
         )
         ways.append(f"for accounts that all callers share, {runs}" if own else runs)
     return f"Sign-in needed: {', '.join(names[:MAX_UNREAD])}{more}. To sign in: {'; '.join(ways)}."
+
+
+@asynccontextmanager
+async def _name_sign_ins(gateway: Gateway, caller: Caller) -> AsyncIterator[None]:
+    """Around a search: where nothing fits, what would may belong to a server that waits for somebody to sign in."""
+    try:
+        yield
+    except NoMatchInCategory as error:
+        error.next_action = " ".join(filter(None, (await sign_in_line(gateway, caller), error.next_action)))
+        raise
 
 
 async def _waiting_for_sign_in(gateway: Gateway, caller: Caller) -> list[str]:

@@ -21,6 +21,7 @@ from msgspec.structs import asdict
 
 from toolfold.disclosure.arguments import Arguments
 from toolfold.errors import InvalidArguments, NotExpanded, OutputError, SignInRequired, ToolNotFound
+from toolfold.faces.surface.instructions import _name_sign_ins
 from toolfold.faces.surface.resource_links import own_addresses
 from toolfold.faces.surface.results import Answer, TextAndData, sent_once, to_json, to_result
 from toolfold.gateway import Gateway
@@ -371,7 +372,8 @@ class Operations:
         gateway, caller = self._gateway, context.caller
         asked = asdict(_parse(_SearchTools, args))
         expand = self._expands and gateway.settings.discovery.expand_hits
-        answer = await gateway.search_tool_by_category(**asked, caller=caller, expand=expand)
+        async with _name_sign_ins(gateway, caller):
+            answer = await gateway.search_tool_by_category(**asked, caller=caller, expand=expand)
         await self._share(caller, answer.get("expanded", ()))
         return answer
 

@@ -59,7 +59,7 @@ class McpHttpApp:
         try:
             _, caller = await self._guard.check(scope)
         except HttpError as refusal:  # who asks for a page speaks no JSON-RPC
-            error = {"code": refusal.code, "message": refusal.message, "next_action": refusal.next_action}
+            error = {"code": refusal.code, "message": refusal.message, "hints": [], "next_action": refusal.next_action}
             await responder.plain(refusal.status, jsonrpc.encode({"error": error}), refusal.headers)
         else:
             kind, text = await page(caller)

@@ -18,7 +18,7 @@ from toolfold.errors import NotAuthorized
 from toolfold.types import LOCAL, Caller
 from toolfold.wire.http_client import is_loopback
 
-__all__ = ["HttpError", "HttpGuard"]
+__all__ = ["HttpError", "HttpGuard", "_is_foreign"]
 
 # Under which the state of a request holds what is called, with the caller's name, once it is let in.
 ENTER = "toolfold.enter"
@@ -41,7 +41,8 @@ def _local(headers: Mapping[str, str]) -> Caller:
 
 
 class HttpError(Exception):
-    """An HTTP error response. `code` and `next_action` are for faces that show them."""
+    """An HTTP error response. `code` and `next_action` are for faces that show them; `caller` is who asked, where that
+    is known of a request that is not let in."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class HttpError(Exception):
         *,
         code: str = "",
         next_action: str = "",
+        caller: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -58,9 +60,10 @@ class HttpError(Exception):
         self.headers = headers
         self.code = code
         self.next_action = next_action
+        self.caller = caller
 
 
-def _ignore(address: str, message: str) -> None:
+def _ignore(address: str, error: HttpError) -> None:
     """Nobody wants to hear of refused keys."""
 
 
@@ -70,7 +73,7 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
 
     any_host: bool = False
     identify: _Identify = _local
-    on_refused: Callable[[str, str], None] = _ignore
+    on_refused: Callable[[str, HttpError], None] = _ignore
     subset: str = ""
 
     async def check(self, scope: _Scope) -> tuple[Mapping[str, str], Caller]:
@@ -87,24 +90,25 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
             found = self.identify(headers)
             caller = found if isinstance(found, Caller) else await found
         except HttpError as error:
-            self._tell(scope, error.message)
+            self._tell(scope, error)
             raise
         except NotAuthorized as error:
-            self._tell(scope, error.message)
-            raise HttpError(
+            refused = HttpError(
                 401,
                 error.message,
                 ((b"www-authenticate", _CHALLENGE),),
                 code="NOT_AUTHENTICATED",
                 next_action=error.next_action or "send a key that is known here: Authorization: Bearer KEY",
-            ) from error
+            )
+            self._tell(scope, refused)
+            raise refused from error
         enter: Callable[[str], None] | None = scope.get("state", {}).get(ENTER)
         if enter is not None:
             enter(caller.name)
         return headers, replace(caller, subset=self.subset) if self.subset else caller
 
-    def _tell(self, scope: _Scope, message: str) -> None:
-        self.on_refused((scope.get("client") or ("",))[0], message)
+    def _tell(self, scope: _Scope, error: HttpError) -> None:
+        self.on_refused((scope.get("client") or ("",))[0], error)
 
     def admit(self, scope: _Scope) -> Mapping[str, str]:
         """The headers of a request, whoever asks. Raises `HttpError` for one that a foreign page or name led here."""
@@ -149,6 +153,24 @@ def _parse_headers(scope: _Scope) -> dict[str, str]:
         else:
             headers[name] += f", {value}"
     return headers
+
+
+def _is_foreign(method: str, headers: Mapping[str, str], own: str = "") -> bool:
+    """Whether another page sent a request, be it of this machine: what listens on another port is another program. One
+    that merely leads here, as a link does, did not. `own` is our address where a proxy may say another `Host`."""
+    origin = headers.get("origin")
+    if origin is not None and _netloc_of(origin) not in {headers.get("host", "").lower(), _netloc_of(own)} - {""}:
+        return True
+    navigates = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+    return not navigates and headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
+
+
+def _netloc_of(url: str) -> str:
+    try:
+        parts = urlsplit(url.lower())
+    except ValueError:
+        return ""
+    return parts.netloc.removesuffix(":443" if parts.scheme == "https" else ":80")  # as browsers write it
 
 
 def _is_local_origin(origin: str) -> bool:
