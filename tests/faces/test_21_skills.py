@@ -73,7 +73,7 @@ def test_skills_of_all_servers_are_listed_and_read(profile: str, era: Era, tmp_p
 
     async def scene(connection: Connection) -> None:
         declared = msgspec.json.decode(connection.capabilities)
-        assert declared["extensions"] == {"io.modelcontextprotocol/skills": {}}
+        assert declared["extensions"]["io.modelcontextprotocol/skills"] == {}
         assert "resources" in declared
         await asked(connection, "tools/call", name="list", arguments={}) if profile == "discovery" else None
         answer = await asked(connection, "skills/list")
