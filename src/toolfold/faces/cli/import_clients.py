@@ -9,6 +9,7 @@ files are replaced only with `--project`, into the project's own `toolfold.toml`
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -21,11 +22,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolfold.config import Limits, Settings, clients
+from toolfold.config.acceptance import ProjectFile, _Acceptances
 from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, Rewrite
+from toolfold.config.files import read_text
 from toolfold.config.install_hints import problem_of
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.build import SOME_FAILED, Cost, plural, print_failure, read_servers
-from toolfold.faces.cli.runner import _user_home, load_settings, run_with_gateway
+from toolfold.faces.cli.runner import _is_accepted_now, _user_home, load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.gateway import Gateway
 
@@ -57,7 +60,8 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.undo:
         return _undo(arguments, journal, output)
     base = _base(arguments, target, settings.limits)
-    configs = [_as_patient(config, base.limits) for config in _client_configs(arguments, output)]
+    found, left = _without_unaccepted(_client_configs(arguments, output), arguments, settings, output)
+    configs = [_as_patient(config, base.limits) for config in found]
     plan = clients.plan_import(configs, base, secrets=arguments.secrets)
     if not output.as_json:
         _print_plan(plan, target, output, arguments.client)
@@ -71,7 +75,10 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
         applied = None
         if _may_write(plan, target, rewrites, failed, output, yes=arguments.yes):
             applied = clients.apply(plan, target, rewrites, journal=journal.path)
-    _report(plan, target, applied, failed, output, cost=cost, is_work=bool(plan.additions or rewrites))
+    if output.as_json:
+        output.data({**_as_dict(plan, target, applied, failed), "withheld": [str(file.path) for file in left]})
+    else:
+        _report(plan, applied, output, cost=cost, is_work=bool(plan.additions or rewrites))
     return SOME_FAILED if failed else _exit_code(plan)
 
 
@@ -80,19 +87,7 @@ def _exit_code(plan: ImportPlan) -> int:
     return UNREADABLE if is_broken == {True} else 0
 
 
-def _report(
-    plan: ImportPlan,
-    target: Path,
-    applied: Applied | None,
-    failed: dict[str, UpstreamError],
-    output: Output,
-    *,
-    cost: Cost,
-    is_work: bool,
-) -> None:
-    if output.as_json:
-        output.data(_as_dict(plan, target, applied, failed))
-        return
+def _report(plan: ImportPlan, applied: Applied | None, output: Output, *, cost: Cost, is_work: bool) -> None:
     if applied is None:
         _note_unwritten(plan, is_work, output)
         return
@@ -167,6 +162,34 @@ def _client_configs(arguments: argparse.Namespace, output: Output) -> Sequence[C
         configs.remove(config)
     _note_elsewhere(client, configs, output)
     return configs
+
+
+def _without_unaccepted(
+    configs: Sequence[ClientConfig], arguments: argparse.Namespace, settings: Settings, output: Output
+) -> tuple[list[ClientConfig], list[ProjectFile]]:
+    """Those that count here, and the project's files that were neither named, nor asked for with `--project`, nor
+    accepted: what came with a clone would otherwise start in every folder from now on."""
+    record = _Acceptances.of_person()
+    named = arguments.project or (arguments.client is not None and arguments.client not in CLIENTS)
+    kept: list[ClientConfig] = []
+    left: dict[Path, ProjectFile] = {}
+    for config in configs:
+        if named or config.scope != "project" or not config.servers:
+            kept.append(config)
+            continue
+        text = read_text(config.path)
+        servers = tuple(server.spec for server in config.servers if server.spec is not None)
+        found = record.examine(config.path, text, servers)
+        if record.allow(config.path, text) or (output.interactive and _is_accepted_now(found.error(), output)):
+            kept.append(config)
+        else:
+            left[config.path] = found
+    told = {file.path for file in settings.withheld}
+    for path, found in left.items():
+        what = "it is not imported" if path in told else found.text
+        command = f"toolfold import {shlex.quote(os.path.relpath(path))}"
+        output.warn(output.short_path(f"{what}; read it, and if you trust it: {command}"))
+    return kept, list(left.values())
 
 
 def _note_elsewhere(client: str | None, configs: Sequence[ClientConfig], output: Output) -> None:
