@@ -107,6 +107,22 @@ def test_stats_compares_all_definitions_with_what_was_shown(place: Path) -> None
     assert f"{found['full_tokens']:,} tokens" in shown
 
 
+def test_what_a_script_reads_is_not_read_by_a_model_but_what_it_prints_is(place: Path, tmp_path: Path) -> None:
+    env = {"TOOLFOLD_HOME": str(tmp_path / "state")}
+    (place / "data" / "files" / "long.txt").write_text("many words of a long text\n" * 2_000)
+    script = 'read = use_tools("files.read")\nfor _ in range(4):\n    text = str(await read(path="long.txt"))\n'
+    (tmp_path / "script.py").write_text(script + "print(text[:9])\n")
+    assert toolfold(place, "build", env=env).returncode == 0
+    assert toolfold(place, "run", str(tmp_path / "script.py"), env=env).returncode == 0
+    found = as_json(toolfold(place, "stats", "--json", env=env))
+    (session,) = found["sessions"]
+    assert session["calls"] == 5  # the script's own is one
+    assert found["client_tokens"] < session["shown_tokens"] < found["client_tokens"] + 1_000
+    assert session["full_tokens"] > found["full_tokens"] + 20_000  # without a script a model would read all of it
+    steps = as_json(toolfold(place, "audit", "--json", env=env))["steps"]
+    assert [step["tool_id"] for step in steps if step.get("to_program")] == ["files.read"] * 4
+
+
 def test_trust_lists_what_is_odd_and_accepts_it(place: Path) -> None:
     assert as_json(toolfold(place, "trust", "--json"))["standings"] == []
     assert "0 to accept, 0 flagged" in toolfold(place, "trust", "--list").stderr
