@@ -161,6 +161,18 @@ def test_a_call_that_needs_a_yes_is_refused_without_a_person_and_made_with_one(p
     assert at_terminal(place, "y", "call", name, "{}") == (0, True)
 
 
+@pytest.mark.requirement("G-05")
+def test_a_call_of_a_script_is_confirmed_at_the_terminal_while_it_runs(place: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    calls = 'look(path="."), look(path=".")'
+    script.write_text(f'import asyncio\nlook = use_tools("files.list")\nprint(len(await asyncio.gather({calls})))\n')
+    refused = toolfold(place, "run", str(script))
+    assert "toolfold run --yes" in refused.stderr
+    assert toolfold(place, "run", str(script), "--yes").stdout == "2\n"
+    assert at_terminal(place, "n", "run", str(script)) == (1, True)
+    assert at_terminal(place, "y\ny", "run", str(script)) == (0, True)
+
+
 def at_terminal(place: Path, answer: str, *arguments: str) -> tuple[int, bool]:
     """Runs it with a terminal, types the answer; the exit code, and whether it asked."""
     ours, theirs = pty.openpty()
