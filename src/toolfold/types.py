@@ -26,7 +26,7 @@ Kind = Literal["tool", "resource", "template", "prompt"]
 Era = Literal["modern", "legacy"]
 
 # Where an upstream stands. `idle`: not opened yet, or closed on purpose.
-Status = Literal["idle", "connecting", "ready", "failed", "disabled", "needs sign-in", "not accepted"]
+Status = Literal["idle", "connecting", "ready", "failed", "disabled", "needs sign-in", "not accepted", "not read"]
 
 EMPTY_OBJECT = Raw(b"{}")
 

@@ -113,3 +113,24 @@ def test_a_second_replacement_that_leaves_only_what_fails_changes_nothing(
     assert "nothing was written" in shown.err
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "logs" not in path.parts}
     assert after == before
+
+
+def test_a_server_that_was_never_read_is_not_said_to_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"command": sys.executable, "args": ["-m", "toolfold.demo.files", "."]}
+    _, target = imported(tmp_path, client_file(tmp_path, {"files": files}), "--yes")
+    options = ["--config", str(target), "--home", str(tmp_path / "home")]
+
+    def states() -> dict[str, str]:
+        capsys.readouterr()
+        main([*options, "servers", "--json"])
+        return {state["name"]: state["status"] for state in json.loads(capsys.readouterr().out)}
+
+    assert states() == {"files": "not read"}
+    assert main([*options, "build", "--no-search"]) == 0
+    both = {"files": files, "broken": {"command": "no-such-program"}}
+    assert imported(tmp_path, client_file(tmp_path, both), "--yes", "--replace", "--even-failed")[0] == 3
+    assert states() == {"files": "idle", "broken": "not read"}
+    main([*options, "servers"])
+    assert "the catalogue is older than toolfold.toml (broken is new): toolfold build" in capsys.readouterr().err
+    main([*options, "build", "--no-search"])
+    assert states() == {"files": "idle", "broken": "failed"}

@@ -552,10 +552,11 @@ class UpstreamManager:
 def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerState:
     """A server's state by the catalogue alone."""
     tools = record.tools if record is not None else None
+    rests: Status = "idle" if record is not None else "not read"
     record = record or ServerRecord(name=spec.name)
     waits = SignInRequired.phrase in record.error
     failed: Status = "needs sign-in" if waits else "failed"
-    status: Status = "disabled" if not spec.enabled else failed if record.error else "idle"
+    status: Status = "disabled" if not spec.enabled else failed if record.error else rests
     own = "CALLER" if spec.credentials == "caller" else ""  # whoever is at this machine is one caller of many
     # By its words: of a failure nothing else is kept.
     key = re.search(r"refused access \(HTTP 401\)|its key in (\S+) was removed", record.error)
