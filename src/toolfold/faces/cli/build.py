@@ -98,7 +98,7 @@ async def read_servers(
             if isinstance(result, UpstreamError):
                 failed[name] = result
             else:
-                tools += len(result.tools)
+                tools += result.tool_count
             step(_waiting_text(waiting))
             if not waiting:
                 stage.close()
@@ -211,6 +211,17 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
         f"{output.style(plural(report.tools, 'tool'), 'bold')} of {plural(len(own), 'server')}{kept}"
         f" ({working} working) in {plural(report.nodes, 'category', 'categories')}"
     )
+
+
+async def count_leaves(gateway: Gateway, total: int) -> tuple[int, int]:
+    """Of so many leaves, how many are tools, and how many prompts and resources."""
+    tools = min(total, sum((await visible_servers(gateway, LOCAL)).values()))
+    return tools, total - tools
+
+
+def leaves_text(tools: int, others: int) -> str:
+    beside = plural(others, "prompt or resource", "prompts and resources")
+    return f"{plural(tools, 'tool')} and {beside}" if others else plural(tools, "tool")
 
 
 def print_failure(name: str, error: UpstreamError, output: Output) -> None:

@@ -26,7 +26,7 @@ from toolfold.config.clients import ClientConfig
 from toolfold.config.install_hints import problem_of
 from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import NotBuilt, SignInRequired, ToolfoldError
-from toolfold.faces.cli.build import plural
+from toolfold.faces.cli.build import count_leaves, leaves_text, plural
 from toolfold.faces.cli.runner import _few, _user_home, load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.sign_in_checks import (
     Finding,
@@ -394,7 +394,8 @@ def _check_catalogue(settings: Settings) -> Iterator[Finding]:
 async def _look(settings: Settings, gateway: Gateway) -> list[Finding]:
     """Everything that only the catalogue can tell."""
     tree = await gateway.tree(depth=1)
-    found = [well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")]
+    text = leaves_text(*await count_leaves(gateway, tree.tools))
+    found = [well("catalogue", f"{text}, build {tree.generation}")]
     checks = {
         "catalogue": _check_last_build,
         "trust": _check_trust,
@@ -457,7 +458,8 @@ async def _check_patterns(_: Settings, gateway: Gateway) -> list[Finding]:
 
 async def _check_search(settings: Settings, gateway: Gateway) -> list[Finding]:
     """How many tools a model wrote requests for."""
-    tools, enriched = (await gateway.tree(depth=1)).tools, await gateway.search.count_enriched()
+    tools, _ = await count_leaves(gateway, (await gateway.tree(depth=1)).tools)
+    enriched = await gateway.search.count_enriched()
     advice = "" if enriched or not settings.model.name else "to find more by everyday words: toolfold enrich"
     return [well("search", f"{enriched:,} of {tools:,} tools enriched with requests that a model wrote", advice)]
 
