@@ -68,7 +68,7 @@ def _parts(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
     parts = _stored_files(arguments, outcome) + [part for block in blocks for part in _binary(block)]
     structured = result.get("structuredContent")
     text = text_of(blocks).encode()
-    return parts or [BytesIO(text if text or structured is None else msgspec.json.encode(structured))]
+    return parts or [BytesIO(text if text or structured is None else msgspec.json.encode(outcome.data))]
 
 
 def _stored_files(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
@@ -146,7 +146,7 @@ def _print_result(outcome: Outcome, output: Output) -> None:
     has_text = sum(_print_block(block, outcome, output) for block in blocks) > 0
     _print_note(result.get("_meta"), output)
     if not has_text and structured is not None:
-        output.data(structured)
+        output.data(outcome.data)
     elif outcome.is_error and not blocks:
         output.warn("the tool failed, and did not say why")
     if outcome.stored is not None:
