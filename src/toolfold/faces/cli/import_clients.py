@@ -21,16 +21,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolfold.config import Limits, Settings, clients
+from toolfold.config import Limits, Settings, clients, missing
 from toolfold.config.acceptance import ProjectFile, _Acceptances
 from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, Rewrite
 from toolfold.config.files import read_text
 from toolfold.config.install_hints import problem_of
+from toolfold.config.secrets import INPUT_PREFIX, find_plain_secrets
+from toolfold.config.toml import parse_toml
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.build import SOME_FAILED, Cost, plural, print_failure, read_servers
 from toolfold.faces.cli.runner import _is_accepted_now, _user_home, load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.gateway import Gateway
+from toolfold.types import ServerSpec
 
 MARKS = {
     "add": ("+", "green"),
@@ -305,14 +308,37 @@ def _start_servers(
         _, failed = await read_servers(gateway, None, output)
         return failed, await Cost.count(gateway)
 
-    settings = Settings(servers=plan.taken_over, limits=limits, home=scratch)
-    failed, cost = run_with_gateway(settings, work, fast=True)
+    tried = [spec for spec in plan.taken_over if not _asked_for(spec)]
+    settings = Settings(servers=tuple(tried), limits=limits, home=scratch)
+    with _secrets_set(plan):
+        failed, cost = run_with_gateway(settings, work, fast=True) if tried else ({}, Cost())
+    for spec in plan.taken_over:
+        if spec not in tried:
+            output.note(f"{spec.name} is not tried: its client asks for {', '.join(_asked_for(spec))}")
     for name, error in failed.items():
         print_failure(name, error, output)
     if not output.as_json:
-        total = len(plan.taken_over)
+        total = len(tried)
         output.line(f"{total - len(failed)} of {total} servers started and listed their tools")
     return failed, cost
+
+
+def _asked_for(spec: ServerSpec) -> list[str]:
+    """What only the client knows, which asks a person for it and hands it to toolfold."""
+    return [name for name in missing(spec) if name.startswith(INPUT_PREFIX)]
+
+
+@contextmanager
+def _secrets_set(plan: ImportPlan) -> Iterator[None]:
+    """Inside, the variables that will hold the clients' secrets are set, as they must be later on."""
+    pairs = [(secret.variable, secret.value) for item in plan.additions for secret in item.secrets]
+    unset = {variable: value for variable, value in pairs if plan.secrets == "env" and variable not in os.environ}
+    os.environ |= unset
+    try:
+        yield
+    finally:
+        for variable in unset:
+            del os.environ[variable]
 
 
 def _undo(arguments: argparse.Namespace, journal: clients.Journal, output: Output) -> int:
@@ -333,9 +359,22 @@ def _undo(arguments: argparse.Namespace, journal: clients.Journal, output: Outpu
 
 def _note_copies(path: Path, output: Output, *, is_ours: bool) -> None:
     """Names what is left of a file of our own: others know theirs."""
-    if left := clients.backups(path) if is_ours else []:
-        shown = ", ".join(path.name for path in left)
-        output.note(f"copies of it are left, with the secrets that stood in it: {shown}")
+    left = clients.backups(path) if is_ours else []
+    held = list(filter(_may_hold_secrets, left))
+    for names, said in (([path for path in left if path not in held], ""), (held, ", with secrets in them")):
+        if names:
+            output.note(f"copies of it are left{said}: {', '.join(path.name for path in names)}")
+
+
+def _may_hold_secrets(path: Path) -> bool:
+    """Whether one stands there in plain text; of a file that cannot be read nobody knows."""
+    try:
+        tables = parse_toml(path, read_text(path))
+    except ConfigError:
+        return True
+    sections = [table for table in tables.values() if isinstance(table, dict)]
+    inner = [table for section in sections for table in section.values() if isinstance(table, dict)]
+    return any(find_plain_secrets(table) or find_plain_secrets({"env": table}) for table in (*sections, *inner))
 
 
 def _starts_toolfold_alone(config: ClientConfig, plan: ImportPlan) -> bool:
