@@ -1,6 +1,7 @@
 """Every command counts the same, tools apart from prompts and resources; and a category is shown with all it holds."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -41,3 +42,17 @@ def test_a_category_is_shown_with_the_tools_that_stand_right_in_it(person: Perso
     shown = person.run("tree", "Servers/files", at=person.root).stdout
     assert "files.read" in shown
     assert json.loads(person.run("tree", "Servers/files", "--json", at=person.root).stdout)["nodes"] == []
+
+
+def test_what_is_left_out_of_a_tool_is_shown_by_the_command_that_is_printed(person: Person) -> None:
+    fields = "".join(f"    field_{number}: str\n" for number in range(200))
+    (person.clone / "tools.py").write_text(
+        f"from typing import TypedDict\nclass Loan(TypedDict):\n{fields}"
+        'def list_loans() -> list[Loan]:\n    """Lists the loans."""\n    return []\n'
+    )
+    (person.clone / "toolfold.toml").write_text('[servers.library]\nfunctions = "./tools.py"\n')
+    named = ("--config", "toolfold.toml")
+    person.run(*named, "build", "--no-search")
+    shown = person.run(*named, "expand", "library.list_loans").stdout
+    command = shown.partition("more fields; toolfold ")[2].splitlines()[0].removesuffix(")")
+    assert "field_150" in person.run(*named, *shlex.split(command)).stdout

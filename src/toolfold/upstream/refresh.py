@@ -166,9 +166,10 @@ class UpstreamManager:
         await self._no_build.wait()
         if known := {record.name for record in await self._catalogue.servers()}.intersection(servers):
             await self._catalogue.remove_servers(known)
+        disabled = {spec.name for spec in self._settings.servers if not spec.enabled}
         for name in servers:
             self._events.emit("catalogue.updated", server=name, changes=0)
-            self._events.emit("upstream.removed", server=name)
+            self._events.emit("upstream.removed", server=name, disabled=name in disabled)
 
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""

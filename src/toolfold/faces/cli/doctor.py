@@ -24,6 +24,7 @@ from toolfold.catalogue.ontology import Overrides
 from toolfold.config import Settings, clients, fill, find_plain_secrets, missing
 from toolfold.config.clients import ClientConfig
 from toolfold.config.install_hints import problem_of
+from toolfold.config.secrets import PLAIN_KEY
 from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import NotBuilt, SignInRequired, ToolfoldError
 from toolfold.faces.cli.build import count_leaves, leaves_text, plural
@@ -180,7 +181,8 @@ def _check_configuration(settings: Settings) -> Iterator[Finding]:
     text = f"{files}, {enabled} of {len(settings.servers)} servers enabled"
     yield well("configuration", text) if enabled else mind("configuration", text, "add a [servers.NAME] table")
     for warning in (*settings.warnings, *(file.warning for file in settings.unaccepted)):
-        yield mind("configuration", warning)
+        if PLAIN_KEY not in warning:  # told among the secrets
+            yield mind("configuration", warning)
     own = settings.user_home / "toolfold.toml"
     if own.exists() and own not in settings.sources:
         yield well("configuration", f"{own} is not read here: the file above counts alone")

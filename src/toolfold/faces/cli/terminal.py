@@ -60,6 +60,8 @@ _FOR_PERSON: tuple[tuple[re.Pattern[str], _Words], ...] = tuple(
         (r"call search_tool_by_category with one of the paths in categories", "search there: --in 'A/B'"),
         (r"call expand_tool for (\S+) again, and use the schema it shows now", r"see how it is: toolfold expand \1"),
         (r"(?<=its schema), which expand_tool shows", ": toolfold expand ID shows it"),
+        (r'inspect_tool_output\(tool_id="(.*?)", field_path="(.*?)"\)', r"toolfold inspect-output \1 '\2'"),
+        (r'(?<![\w.])expand_tool\(tool_id="(.*?)"\)', r"toolfold expand \1"),
         (r'inspect_tool_output\(\.\.\., field_path="(.*?)"\)', r"toolfold inspect-output ID '\1'"),
         (r"\nCall tool_output\(.*\nProvide precise.*", ""),
         (r"\b1 lines\b", "1 line"),
