@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from toolfold.audit.record import ADMIN, REFUSED, read_bytes
+from toolfold.audit.record import ADMIN, REFUSED, _read_bytes
 from toolfold.containers import BoundedDict
 from toolfold.storage.base import AuditRow, Store
 
@@ -83,7 +83,7 @@ class _Figures(Struct, kw_only=True):
             self.calls += 1
             self.errors += failed
             self.seconds += line.seconds
-            folded, whole = read_bytes(line.tool_id, line.result_bytes, line.stored_bytes, to_program=line.to_program)
+            folded, whole = _read_bytes(line.tool_id, line.result_bytes, line.stored_bytes, to_program=line.to_program)
             self.folded_bytes += folded
             self.whole_bytes += whole
             milliseconds = line.seconds * 1000

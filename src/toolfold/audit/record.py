@@ -10,7 +10,7 @@ from toolfold import tokens
 from toolfold.disclosure.inspector_tool import TOOLBOX
 from toolfold.policy.view import CatalogueView
 
-__all__ = ["Step", "decode_step", "read_bytes"]
+__all__ = ["Step", "_read_bytes", "decode_step"]
 
 # A request that was let in nowhere: it belongs to no caller.
 REFUSED = "refused"
@@ -66,7 +66,7 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same in tokens, where the token tables were loaded."""
 
 
-def read_bytes(tool_id: str, folded: int | None, stored: int | None, *, to_program: bool) -> tuple[int, int]:
+def _read_bytes(tool_id: str, folded: int | None, stored: int | None, *, to_program: bool) -> tuple[int, int]:
     """Of a call's result: what a model read of it, and what it would have read without folding. Only with folding there
     are programs and the inspector: what these answer is read, and replaces nothing."""
     whole = 0 if tool_id.startswith(f"{TOOLBOX}.") else stored or folded or 0

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
-from toolfold.audit.record import REFUSED, Step, read_bytes
+from toolfold.audit.record import REFUSED, Step, _read_bytes
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.storage.base import Store
 from toolfold.types import Tool
@@ -156,7 +156,7 @@ def _bytes_a_token(tokens: int, size: int) -> float:
 def _result_bytes(calls: Sequence[Step]) -> tuple[int, int]:
     """Of all results: as they were folded, and as they came."""
     sizes = [
-        read_bytes(step.tool_id, step.result_bytes, step.stored_bytes, to_program=step.to_program) for step in calls
+        _read_bytes(step.tool_id, step.result_bytes, step.stored_bytes, to_program=step.to_program) for step in calls
     ]
     return sum(folded for folded, _ in sizes), sum(whole for _, whole in sizes)
 

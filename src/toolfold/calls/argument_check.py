@@ -152,16 +152,20 @@ def _made_paths(made: Any, given: Any, path: _Path) -> Iterator[_Path]:
     Of what is made up whole, only where it begins."""
     if len(path) > _MAX_DEPTH or _is_given(made, given):
         return
-    if isinstance(made, list):
-        parts: Any = dict(enumerate(made))
-        held: Any = dict(enumerate(given if isinstance(given, list) else () if given is None else (given,)))
-    else:
-        parts, held = made, given
-    if not (isinstance(parts, dict) and isinstance(held, dict) and parts) or (path and not held):
+    parts, held = _as_parts(made, given)
+    if not parts or (path and not held):
         yield path
         return
     for key, part in parts.items():
         yield from _made_part(part, key, parts, held, path)
+
+
+def _as_parts(made: Any, given: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Both by key or by place, so that they can be compared; nothing where they cannot."""
+    if isinstance(made, list):
+        listed = given if isinstance(given, list) else () if given is None else (given,)
+        return dict(enumerate(made)), dict(enumerate(listed))
+    return (made, given) if isinstance(made, dict) and isinstance(given, dict) else ({}, {})
 
 
 def _made_part(part: Any, key: Any, parts: dict[Any, Any], held: dict[Any, Any], path: _Path) -> list[_Path]:

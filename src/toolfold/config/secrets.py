@@ -83,6 +83,8 @@ _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_-]*")
 _PATHLIKE = re.compile(r"(?:/|~|\.{1,2}[/\\]|[A-Za-z]:[\\/])")
 
 
+__all__ = ["INPUT_PREFIX", "PLAIN_KEY", "find_plain_secrets"]
+
 # What is said of a caller's key that is no reference.
 PLAIN_KEY = "the key stands here in plain text"
 # How the variables begin that stand for what VS Code asks a person for.

@@ -166,10 +166,9 @@ class UpstreamManager:
         await self._no_build.wait()
         if known := {record.name for record in await self._catalogue.servers()}.intersection(servers):
             await self._catalogue.remove_servers(known)
-        disabled = {spec.name for spec in self._settings.servers if not spec.enabled}
         for name in servers:
             self._events.emit("catalogue.updated", server=name, changes=0)
-            self._events.emit("upstream.removed", server=name, disabled=name in disabled)
+            self._events.emit("upstream.removed", server=name, disabled=any(spec.name == name for spec in self.specs()))
 
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""
@@ -553,9 +552,9 @@ class UpstreamManager:
 def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerState:
     """A server's state by the catalogue alone."""
     tools = record.tools if record is not None else None
-    rests: Status = "idle" if record is not None else "not read"
     record = record or ServerRecord(name=spec.name)
     waits = SignInRequired.phrase in record.error
+    rests: Status = "not read" if tools is None else "idle"
     failed: Status = "needs sign-in" if waits else "failed"
     status: Status = "disabled" if not spec.enabled else failed if record.error else rests
     own = "CALLER" if spec.credentials == "caller" else ""  # whoever is at this machine is one caller of many

@@ -228,18 +228,17 @@ def _choose(
     evidence = _domain_scores(shipped, own)
     totals = _added(evidence, context.domains)
     ranked = _ranked(totals)
-    if not _fits(evidence, totals, ranked, context) or _rests_on_one_word(words, spoken, ranked[0], context):
+    first = ranked[0] if _fits(evidence, totals, ranked, context) else UNPLACED
+    if first == UNPLACED or _rests_on_one_word(words, spoken, first, context):
         return Placement(UNPLACED)
-    first = ranked[0]
     scores = _added(own, context.parts)
     parts = _near(scores, _parts_of(shipped, first, scores))
-    second = next((d for d in ranked[1:3] if _is_second(evidence, d, first)), UNPLACED)
     # The context of a mixture is no reason to move a tool that says what it does.
     allowed = ranked if context.sure else [d for d in ranked if d == first or evidence.get(d, 0.0) >= ENOUGH]
     return Placement(
         domain=first,
         part=next(iter(parts), None),
-        second=next((part for part in _parts_of(shipped, second, own) if own[part] >= ENOUGH), None),
+        second=_second_part(shipped, evidence, ranked, own),
         fallbacks=tuple(parts[1:]),
         others=tuple(_near(totals, allowed)[1:]),
         sure=context.sure or evidence.get(first, 0.0) >= 2 * ENOUGH,
@@ -261,6 +260,12 @@ def _rests_on_one_word(
     beside it do: a loan is a bank's or a library's, and stock a broker's or a baker's."""
     one = len(words.get(domain, ())) < 2 and len(spoken.get(domain, ())) < SEVERAL
     return one and domain not in context.backed
+
+
+def _second_part(shipped: Taxonomy, evidence: dict[int, float], ranked: Sequence[int], own: Scores) -> int | None:
+    """The best part of a second domain, where the tool's own words say enough for it."""
+    domain = next((d for d in ranked[1:3] if _is_second(evidence, d, ranked[0])), UNPLACED)
+    return next((part for part in _parts_of(shipped, domain, own) if own[part] >= ENOUGH), None)
 
 
 def _near(scores: Mapping[int, float], ranked: Sequence[int]) -> list[int]:

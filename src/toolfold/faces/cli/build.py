@@ -213,13 +213,13 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
     )
 
 
-async def count_leaves(gateway: Gateway, total: int) -> tuple[int, int]:
+async def _count_leaves(gateway: Gateway, total: int) -> tuple[int, int]:
     """Of so many leaves, how many are tools, and how many prompts and resources."""
     tools = min(total, sum((await visible_servers(gateway, LOCAL)).values()))
     return tools, total - tools
 
 
-def leaves_text(tools: int, others: int) -> str:
+def _leaves_text(tools: int, others: int) -> str:
     beside = plural(others, "prompt or resource", "prompts and resources")
     return f"{plural(tools, 'tool')} and {beside}" if others else plural(tools, "tool")
 

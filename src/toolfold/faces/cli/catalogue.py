@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from toolfold.answers import ToolPage
-from toolfold.faces.cli.build import count_leaves, plural, run_with_catalogue
+from toolfold.faces.cli.build import _count_leaves, plural, run_with_catalogue
 from toolfold.faces.cli.terminal import Output, fit, one_line
 from toolfold.gateway import Branch, Gateway, Tree
 from toolfold.schema_walk import Document, Node
@@ -60,7 +60,7 @@ def tree(arguments: argparse.Namespace, output: Output) -> None:
 
 
 async def _title(gateway: Gateway, root: Tree) -> str:
-    _, others = await count_leaves(gateway, root.tools)
+    _, others = await _count_leaves(gateway, root.tools)
     return "all tools, prompts and resources" if others else "all tools"
 
 

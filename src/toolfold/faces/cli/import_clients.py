@@ -13,7 +13,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -172,27 +172,31 @@ def _without_unaccepted(
 ) -> tuple[list[ClientConfig], list[ProjectFile]]:
     """Those that count here, and the project's files that were neither named, nor asked for with `--project`, nor
     accepted: what came with a clone would otherwise start in every folder from now on."""
-    record = _Acceptances.of_person()
-    named = arguments.project or (arguments.client is not None and arguments.client not in CLIENTS)
-    kept: list[ClientConfig] = []
-    left: dict[Path, ProjectFile] = {}
-    for config in configs:
-        if named or config.scope != "project" or not config.servers:
-            kept.append(config)
-            continue
-        text = read_text(config.path)
-        servers = tuple(server.spec for server in config.servers if server.spec is not None)
-        found = record.examine(config.path, text, servers)
-        if record.allow(config.path, text) or (output.interactive and _is_accepted_now(found.error(), output)):
-            kept.append(config)
-        else:
-            left[config.path] = found
-    told = {file.path for file in settings.withheld}
+    if arguments.project or arguments.client not in {None, *CLIENTS}:
+        return list(configs), []
+    shared = [config for config in configs if config.scope == "project"]
+    left = {config.path: found for config in shared if (found := _unaccepted(config, output)) is not None}
+    _tell_left(left, {file.path for file in settings.withheld}, output)
+    return [config for config in configs if config.path not in left], list(left.values())
+
+
+def _tell_left(left: Mapping[Path, ProjectFile], told: Collection[Path], output: Output) -> None:
+    """`told`: files that were named a moment ago, with all that they would start."""
     for path, found in left.items():
         what = "it is not imported" if path in told else found.text
         command = f"toolfold import {shlex.quote(os.path.relpath(path))}"
         output.warn(output.short_path(f"{what}; read it, and if you trust it: {command}"))
-    return kept, list(left.values())
+
+
+def _unaccepted(config: ClientConfig, output: Output) -> ProjectFile | None:
+    """The file, where the person did not accept it and does not now."""
+    if not config.servers:
+        return None
+    record, text = _Acceptances.of_person(), read_text(config.path)
+    servers = tuple(server.spec for server in config.servers if server.spec is not None)
+    found = record.examine(config.path, text, servers)
+    accepted = record.allow(config.path, text) or (output.interactive and _is_accepted_now(found.error(), output))
+    return None if accepted else found
 
 
 def _note_elsewhere(client: str | None, configs: Sequence[ClientConfig], output: Output) -> None:
