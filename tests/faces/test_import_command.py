@@ -171,4 +171,4 @@ def test_an_undo_names_secrets_only_in_the_copies_that_hold_some(
         assert main(["--home", str(folder / "home"), "import", "--undo"]) == 0
         said = capsys.readouterr().err
         assert "copies of it are left" in said
-        assert ("with secrets in them" in said) == bool(secret)
+        assert ("with the secrets that stood in it" in said) == bool(secret)

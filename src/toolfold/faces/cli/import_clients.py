@@ -365,7 +365,10 @@ def _note_copies(path: Path, output: Output, *, is_ours: bool) -> None:
     """Names what is left of a file of our own: others know theirs."""
     left = clients.backups(path) if is_ours else []
     held = list(filter(_may_hold_secrets, left))
-    for names, said in (([path for path in left if path not in held], ""), (held, ", with secrets in them")):
+    for names, said in (
+        ([path for path in left if path not in held], ""),
+        (held, ", with the secrets that stood in it"),
+    ):
         if names:
             output.note(f"copies of it are left{said}: {', '.join(path.name for path in names)}")
 
