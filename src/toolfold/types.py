@@ -30,7 +30,7 @@ APPS = "io.modelcontextprotocol/ui"
 RENDERS_APPS = Raw(b'{"extensions":{"%b":{"mimeTypes":["text/html;profile=mcp-app"]}}}' % APPS.encode())
 
 # Where an upstream stands. `idle`: not opened yet, or closed on purpose.
-Status = Literal["idle", "connecting", "ready", "failed", "disabled", "needs sign-in", "not accepted"]
+Status = Literal["idle", "connecting", "ready", "failed", "disabled", "needs sign-in", "not accepted", "not read"]
 
 EMPTY_OBJECT = Raw(b"{}")
 
@@ -498,23 +498,35 @@ class Outcome(Struct, frozen=True, kw_only=True):
         whole = self.json()
         blocks = _blocks(whole)
         structured = whole.get("structuredContent")
-        said = [] if structured is None or text_of(blocks) else [encode(structured).decode()]
+        said = [] if structured is None or text_of(blocks) else [encode(_unwrapped(structured, "")).decode()]
         return "\n".join(filter(None, (*said, text_of(blocks, labelled=True))))
 
     @property
     def data(self) -> Any:
         """What a program reads of it: its structured content, or its text as JSON; `None` where it has neither. A list
-        is a list, though servers send it as `{"result": […]}`: structured content must be an object."""
+        is a list, though servers send it as `{"result": […]}`: structured content must be an object. So is a text or a
+        number that the text beside it says alone."""
         whole = self.json()
-        data = whole.get("structuredContent")
-        if data is not None:
-            wrapped = isinstance(data, dict) and data.keys() == {"result"} and isinstance(data["result"], list)
-            return data["result"] if wrapped else data
-        try:
-            blocks = _blocks(whole)
-            return decode(text_of([block for block in blocks if block.get("type") == "text"] or blocks))
-        except (DecodeError, RecursionError):
-            return None
+        data, blocks = whole.get("structuredContent"), _blocks(whole)
+        text = text_of([block for block in blocks if block.get("type") == "text"] or blocks)
+        return _decoded(text) if data is None else _unwrapped(data, text)
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return decode(text)
+    except (DecodeError, RecursionError):
+        return None
+
+
+def _unwrapped(data: Any, text: str) -> Any:
+    """What is in the wrapper that makes an object of a list, or of a value that the text says without one."""
+    if not isinstance(data, dict) or data.keys() != {"result"}:
+        return data
+    inner = data["result"]
+    said = _decoded(text) if isinstance(inner, (bool, int, float)) else text
+    is_wrapper = isinstance(inner, list) or (type(inner) is type(said) and inner == said)
+    return inner if is_wrapper else data
 
 
 def _blocks(result: dict[str, Any]) -> list[dict[str, Any]]:

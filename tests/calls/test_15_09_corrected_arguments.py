@@ -28,6 +28,46 @@ def object_of(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
+ORDER = object_of(
+    cake=object_of(
+        persons={"type": "integer"},
+        layers={"type": "array", "minItems": 1, "items": object_of(dough={"enum": ["nut"]})},
+    ),
+    deliver_to=object_of(name={"type": "string"}, street={"type": "string"}, express={"type": "boolean"}),
+    day={"type": "string", "pattern": "^\\d{4}-\\d\\d-\\d\\d$"},
+    payment=object_of(method={"enum": ["card", "cash"]}),
+)
+REST = "deliver_to.street, deliver_to.express, day, payment"
+
+
+@pytest.mark.parametrize(
+    ("given", "made_up"),
+    [
+        (None, "cake, deliver_to, day, payment"),
+        (
+            {"cake": {"persons": 3}, "deliver_to": {"name": "Ann"}, "day": "tomorrow"},
+            f"cake.layers, {REST}",
+        ),
+        (
+            {
+                "cake": {"persons": "12", "layers": [{"dough": "plum"}]},
+                "deliver_to": {"name": 5, "street": "Lane 1", "express": "maybe"},
+                "day": "2026-01-31",
+                "payment": {"method": "CASH"},
+            },
+            "cake.layers[0].dough, deliver_to.express",
+        ),
+        (
+            {"Cake": {"persons": 3, "layers": [{"dough": "nut"}, {}]}, "deliverTo": {"name": "Ann"}},
+            f"cake.layers[1], {REST}",
+        ),
+    ],
+)
+def test_17_every_value_that_was_not_given_is_named(given: Any, made_up: str) -> None:
+    advice = Verdict.explain(compile_schema(ORDER), ORDER, given or {}).advice
+    assert advice.rpartition("; made up, so put in your own: ")[2] == made_up, advice
+
+
 @pytest.mark.parametrize(
     ("schema", "given", "corrected"),
     [

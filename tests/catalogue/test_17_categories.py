@@ -30,6 +30,46 @@ def places(found: list[Tool], **said: str) -> tuple[dict[str, tuple[NodePath, ..
     return ontology.placements, ontology.nodes
 
 
+LIBRARY = tools(
+    "stacks",
+    ("list_loans", "List loans, of one reader or of all"),
+    ("get_loan", "Get one loan by its number."),
+    ("renew_loan", "Prolong a loan so that the reader may keep it longer."),
+    ("fines_of_reader", "How much a reader owes in late fees, in euros."),
+    ("delete_reader", "Delete a reader with all that belongs to it."),
+)
+BANK = tools(
+    "money",
+    ("list_loans", "List the loans of a bank account, with their interest"),
+    ("get_balance", "The balance of a bank account"),
+    ("list_transactions", "The transactions of an account in a month, by payee"),
+    ("set_budget", "Sets the monthly budget of a category of expenses"),
+)
+
+
+def test_17_one_word_is_no_category_where_nothing_else_of_its_server_speaks_for_it() -> None:
+    placed, nodes = places(LIBRARY + BANK)
+    assert {paths for tool, paths in placed.items() if tool.startswith("stacks.")} == {(("Servers", "stacks"),)}
+    assert placed["money.list_loans"][0][0] == "Finance"
+    about = {node.path: node.summary for node in nodes}
+    assert about["Servers", "stacks"] == "Tools of this server"
+    assert about["Servers", "money"] == "Finance"
+
+
+def test_17_a_server_names_only_categories_that_its_tools_are_shown_in() -> None:
+    recorded = tools(
+        "disk",
+        *((f"read_{kind}_file", f"Reads a {kind} file") for kind in ("text", "small", "large", "old")),
+        *((f"write_{kind}_file", f"Writes a {kind} file") for kind in ("text", "small")),
+        ("move_file", "Moves or renames a file"),
+        ("delete_file", "Deletes a file from a folder"),
+    )
+    placed, nodes = places(recorded + BANK)
+    about = {node.path: node.summary for node in nodes}
+    shown = {path[-1] for tool in recorded for path in placed[tool.tool_id] if path[0] != "Servers"}
+    assert set(about["Servers", "disk"].replace(" and ", ", ").split(", ")) <= shown
+
+
 MIXTURE = tools(
     "samples",
     ("toggle-subscriber-updates", "Toggles simulated updates for subscribers"),

@@ -78,6 +78,13 @@ def test_17_doctor_tells_what_failed_what_is_old_and_what_fits_nothing(
     assert secret not in json.dumps(found)
 
 
+def test_17_a_plain_key_of_a_caller_is_told_once(place: Place) -> None:
+    place.config.write_text(place.table("shop") + '[callers.ann]\nkey = "a-plain-key-0123456789"\n')
+    found = place.findings()
+    assert "[callers.ann]" in found["mind secrets"][0]
+    assert "mind configuration" not in found
+
+
 def test_17_commands_say_when_the_catalogue_is_older_than_the_file_and_only_then(place: Place) -> None:
     place.config.write_text(place.table("shop"))
     place.run("build", "--no-search")

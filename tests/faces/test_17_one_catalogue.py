@@ -115,6 +115,8 @@ def test_17_catalogue_the_last_server_leaves_while_it_serves_and_the_log_says_so
         assert call(url, "shop.plain", {})["error"]["code"] == "TOOL_NOT_FOUND"
         served.write(table(served))
         wait_for_call(url, "shop.plain")
+        served.write(table(served) + "enabled = false\n")
+        served.wait_for("shop: switched off in the configuration")
 
 
 def test_17_servers_tells_what_another_process_runs_and_what_rests_there(served: Served) -> None:

@@ -224,6 +224,59 @@ def test_an_import_and_its_undo_leave_a_file_that_counts(person: Person) -> None
     assert "names no servers" in person.run("servers", code=2).stderr
 
 
+CLIENT_FILES = {
+    ".mcp.json": "mcpServers",
+    ".cursor/mcp.json": "mcpServers",
+    ".vscode/mcp.json": "servers",
+    ".gemini/settings.json": "mcpServers",
+}
+
+
+def clients_files(person: Person) -> None:
+    """A file for each client, tracked."""
+    for file, key in CLIENT_FILES.items():
+        (person.clone / file).parent.mkdir(exist_ok=True)
+        name = file.strip(".").replace("/", "-").removesuffix(".json")
+        (person.clone / file).write_text(json.dumps({key: {name: {**person.entry(), "env": {"NAME": name}}}}))
+        person.git("add", file)
+
+
+@pytest.mark.parametrize("words", ["", "cursor", "--even-failed", "--to mine.toml", "--json"])
+def test_no_import_takes_over_what_came_with_a_folder_and_was_not_accepted(person: Person, words: str) -> None:
+    clients_files(person)
+    own = person.home / ".toolfold" / "toolfold.toml"
+    before = own.read_text()
+    done = person.run("import", *words.split(), "--yes")
+    assert own.read_text() == before
+    assert not (person.clone / "mine.toml").exists()
+    wanted = [file for file in CLIENT_FILES if words != "cursor" or "cursor" in file]
+    for file in wanted:
+        assert f"if you trust it: toolfold import {file}" in done.stderr
+    if words == "--json":
+        assert json.loads(done.stdout)["withheld"] == [str(person.clone / file) for file in wanted]
+    person.run("build", "--no-search", at=person.root)
+    assert not person.stole()
+
+
+def test_a_clients_file_of_a_folder_is_imported_once_it_is_named_or_accepted(person: Person) -> None:
+    clients_files(person)
+    person.run("trust", "--project")
+    person.run("import", "claude-code", "--yes")
+    person.run("import", ".cursor/mcp.json", "--yes")
+    text = (person.home / ".toolfold" / "toolfold.toml").read_text()
+    assert "[servers.mcp]" in text
+    assert "[servers.cursor-mcp]" in text
+    (person.clone / ".vscode" / "mcp.json").write_text('{"servers": {"theirs": {"command": "new"}}}')
+    assert "[servers.theirs]" not in text
+    code, shown = person.at_terminal("y", "import", "vscode", "--yes")
+    assert code == 0, shown
+    assert 'servers.theirs.command = "new"' in shown
+    assert "[servers.theirs]" in (person.home / ".toolfold" / "toolfold.toml").read_text()
+    code, shown = person.at_terminal("y", "import", "vscode", "--yes")
+    assert "[y/N]" not in shown
+    assert code == 0
+
+
 def test_what_the_demo_keeps_counts(person: Person) -> None:
     person.run("demo", "--keep", str(person.clone), "--json")
     assert "git.log" in person.run("tree", "--tools").stdout

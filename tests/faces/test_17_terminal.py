@@ -487,6 +487,10 @@ def test_17_help_prints_commands_and_pages_and_guesses(run: Run) -> None:
     assert "pages: toolfold help agent | " in run("help")[1]
     assert "  toolfold call git.log limit=3" in run("help", "call")[1]
     assert run("help", "policy")[1].startswith("# ")
+    command, page = run("help", "search")[1], run("help", "search.md")[1]
+    assert "toolfold help search.md" in command
+    assert len(command.splitlines()) < 60
+    assert page.startswith("# ")
     code, _, err = run("help", "polciy")
     assert (code, "did you mean policy?" in err) == (2, True)
 
@@ -503,6 +507,9 @@ def test_17_help_prints_commands_and_pages_and_guesses(run: Run) -> None:
         (["trust", "git.log", "git.sh"], ["git.show"]),
         (["build", "--server", "fi"], ["files"]),
         (["help", "pol"], ["policy"]),
+        (["tree", "Servers/g"], ["Servers/git"]),
+        (["search", "--in", "Servers/g"], ["Servers/git"]),
+        (["import", "cur"], ["cursor"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["--home", "/nowhere", "call", "git"], []),
         (["search", "x"], []),

@@ -107,6 +107,22 @@ def test_stats_compares_all_definitions_with_what_was_shown(place: Path) -> None
     assert f"{found['full_tokens']:,} tokens" in shown
 
 
+def test_what_a_script_reads_is_not_read_by_a_model_but_what_it_prints_is(place: Path, tmp_path: Path) -> None:
+    env = {"TOOLFOLD_HOME": str(tmp_path / "state")}
+    (place / "data" / "files" / "long.txt").write_text("many words of a long text\n" * 2_000)
+    script = 'read = use_tools("files.read")\nfor _ in range(4):\n    text = str(await read(path="long.txt"))\n'
+    (tmp_path / "script.py").write_text(script + "print(text[:9])\n")
+    assert toolfold(place, "build", env=env).returncode == 0
+    assert toolfold(place, "run", str(tmp_path / "script.py"), env=env).returncode == 0
+    found = as_json(toolfold(place, "stats", "--json", env=env))
+    (session,) = found["sessions"]
+    assert session["calls"] == 5  # the script's own is one
+    assert found["client_tokens"] < session["shown_tokens"] < found["client_tokens"] + 1_000
+    assert session["full_tokens"] > found["full_tokens"] + 20_000  # without a script a model would read all of it
+    steps = as_json(toolfold(place, "audit", "--json", env=env))["steps"]
+    assert [step["tool_id"] for step in steps if step.get("to_program")] == ["files.read"] * 4
+
+
 def test_trust_lists_what_is_odd_and_accepts_it(place: Path) -> None:
     assert as_json(toolfold(place, "trust", "--json"))["standings"] == []
     assert "0 to accept, 0 flagged" in toolfold(place, "trust", "--list").stderr
@@ -143,6 +159,18 @@ def test_a_call_that_needs_a_yes_is_refused_without_a_person_and_made_with_one(p
     assert toolfold(place, "call", name, "{}", "--yes").returncode == 0
     assert at_terminal(place, "n", "call", name, "{}") == (4, True)
     assert at_terminal(place, "y", "call", name, "{}") == (0, True)
+
+
+@pytest.mark.requirement("G-05")
+def test_a_call_of_a_script_is_confirmed_at_the_terminal_while_it_runs(place: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    calls = 'look(path="."), look(path=".")'
+    script.write_text(f'import asyncio\nlook = use_tools("files.list")\nprint(len(await asyncio.gather({calls})))\n')
+    refused = toolfold(place, "run", str(script))
+    assert "toolfold run --yes" in refused.stderr
+    assert toolfold(place, "run", str(script), "--yes").stdout == "2\n"
+    assert at_terminal(place, "n", "run", str(script)) == (1, True)
+    assert at_terminal(place, "y\ny", "run", str(script)) == (0, True)
 
 
 def at_terminal(place: Path, answer: str, *arguments: str) -> tuple[int, bool]:

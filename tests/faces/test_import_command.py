@@ -113,3 +113,62 @@ def test_a_second_replacement_that_leaves_only_what_fails_changes_nothing(
     assert "nothing was written" in shown.err
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "logs" not in path.parts}
     assert after == before
+
+
+def test_a_server_that_was_never_read_is_not_said_to_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"command": sys.executable, "args": ["-m", "toolfold.demo.files", "."]}
+    _, target = imported(tmp_path, client_file(tmp_path, {"files": files}), "--yes")
+    options = ["--config", str(target), "--home", str(tmp_path / "home")]
+
+    def states() -> dict[str, str]:
+        capsys.readouterr()
+        main([*options, "servers", "--json"])
+        return {state["name"]: state["status"] for state in json.loads(capsys.readouterr().out)}
+
+    assert states() == {"files": "not read"}
+    assert main([*options, "build", "--no-search"]) == 0
+    both = {"files": files, "broken": {"command": "no-such-program"}}
+    assert imported(tmp_path, client_file(tmp_path, both), "--yes", "--replace", "--even-failed")[0] == 3
+    assert states() == {"files": "idle", "broken": "not read"}
+    main([*options, "servers"])
+    assert "the catalogue is older than toolfold.toml (broken is new): toolfold build" in capsys.readouterr().err
+    main([*options, "build", "--no-search"])
+    assert states() == {"files": "idle", "broken": "failed"}
+
+
+def test_a_trial_has_the_secret_that_moves_and_leaves_alone_what_the_client_asks_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOTES_API_KEY", raising=False)
+    program = (
+        "import os, runpy; os.environ['NOTES_API_KEY']; runpy.run_module('toolfold.demo.files', run_name='__main__')"
+    )
+    notes = {"command": sys.executable, "args": ["-c", program], "env": {"NOTES_API_KEY": "sk-0123456789abcdef0123"}}
+    asking = {**notes, "args": ["-c", program, "-"], "env": {"NOTES_API_KEY": "${input:notes-key}"}}
+    file = tmp_path / "mcp.json"
+    inputs = [{"id": "notes-key", "type": "promptString", "password": True}]
+    file.write_text(json.dumps({"servers": {"notes": notes, "asking": asking}, "inputs": inputs}))
+    code, target = imported(tmp_path, file, "--yes", "--replace", "--secrets", "env")
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    assert "1 of 1 servers started" in shown.out
+    assert "asking is not tried: its client asks for TOOLFOLD_INPUT_NOTES_KEY" in shown.err
+    assert {"[servers.notes]", "[servers.asking]"} <= set(target.read_text().splitlines())
+    assert list(json.loads(file.read_text())["servers"]) == ["toolfold"]
+
+
+def test_an_undo_names_secrets_only_in_the_copies_that_hold_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, secret in enumerate(({}, {"API_KEY": "sk-0123456789abcdef0123"})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _, target = imported(folder, client_file(folder, {"notes": {"command": "notes", "env": secret}}), "--yes")
+        target.write_text(target.read_text() + "# mine\n")
+        imported(folder, client_file(folder, {"mail": {"command": "mail"}}), "--yes")
+        target.write_text(target.read_text() + "# mine, too\n")
+        capsys.readouterr()
+        assert main(["--home", str(folder / "home"), "import", "--undo"]) == 0
+        said = capsys.readouterr().err
+        assert "copies of it are left" in said
+        assert ("with the secrets that stood in it" in said) == bool(secret)

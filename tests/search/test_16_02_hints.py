@@ -58,6 +58,19 @@ def check(hints: Any) -> list[str]:
     return [hint["tool_id"] for hint in hints]
 
 
+async def test_17_what_is_not_sure_is_not_said_to_be_missing_and_categories_are_called_so(tmp_path: Path) -> None:
+    async with office(tmp_path) as gateway:
+        with pytest.raises(NoMatchInCategory) as caught:
+            await gateway.search_tool_by_category(FLIGHT)
+        assert caught.value.message == f"no tool is sure to fit {FLIGHT!r}; the nearest tools are named"
+        with pytest.raises(NoMatchInCategory) as caught:
+            await gateway.search_nodes(FLIGHT)
+        assert caught.value.message == f"no category is sure to fit {FLIGHT!r}; the nearest tools are named"
+        assert "look for tools with toolfold search" in Output.for_person(caught.value.next_action)
+    async with office(tmp_path / "few", things=THINGS[:2]) as gateway:
+        assert "these are the nearest categories of 8 tools" in (await gateway.search_nodes(FLIGHT))["note"]
+
+
 async def test_16_02_each_way_to_search_names_the_nearest_and_how_to_ask(tmp_path: Path) -> None:
     async with office(tmp_path) as gateway:
         nearest = [hit.tool_id for hit in await gateway.search.hits(gateway.view(), FLIGHT, (), limit=5)]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from toolfold.audit.record import ADMIN, REFUSED
+from toolfold.audit.record import ADMIN, REFUSED, _read_bytes
 from toolfold.containers import BoundedDict
 from toolfold.storage.base import AuditRow, Store
 
@@ -47,6 +47,7 @@ class _Line(Struct):
     is_error: bool = False
     result_bytes: int | None = None
     stored_bytes: int | None = None
+    to_program: bool = False
     shown_bytes: int = 0
     shown_tokens: int | None = None
 
@@ -82,8 +83,9 @@ class _Figures(Struct, kw_only=True):
             self.calls += 1
             self.errors += failed
             self.seconds += line.seconds
-            self.folded_bytes += line.result_bytes or 0
-            self.whole_bytes += line.stored_bytes or line.result_bytes or 0
+            folded, whole = _read_bytes(line.tool_id, line.result_bytes, line.stored_bytes, to_program=line.to_program)
+            self.folded_bytes += folded
+            self.whole_bytes += whole
             milliseconds = line.seconds * 1000
             self.speeds[next((at for at, most in enumerate(SPEEDS_MS) if milliseconds <= most), len(SPEEDS_MS))] += 1
 

@@ -86,6 +86,7 @@ class _PendingCall(Struct):
     is_error: bool
     stored: str
     stored_bytes: int | None
+    to_program: bool
     at: float
     seconds: float
     code: str
@@ -202,6 +203,7 @@ class AuditLog:
                 is_error,
                 stored,
                 stored_bytes,
+                end.context.whole,
                 end.at,
                 end.seconds,
                 end.code,
@@ -476,6 +478,7 @@ class AuditLog:
             is_error=call.is_error,
             stored=call.stored,
             stored_bytes=call.stored_bytes,
+            to_program=call.to_program,
         )
 
 

@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
+from toolfold.disclosure.inspector_tool import TOOLBOX
 from toolfold.policy.view import CatalogueView
 
-__all__ = ["Step", "decode_step"]
+__all__ = ["Step", "_read_bytes", "decode_step"]
 
 # A request that was let in nowhere: it belongs to no caller.
 REFUSED = "refused"
@@ -57,10 +58,19 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stored: str = ""
     stored_bytes: int | None = None
     """How large the result was that was stored."""
+    to_program: bool = False
+    """A program got the result, such as a script that made the call: no model read it."""
     shown_bytes: int = 0
     """What a model had to read of it."""
     shown_tokens: int | None = None
     """The same in tokens, where the token tables were loaded."""
+
+
+def _read_bytes(tool_id: str, folded: int | None, stored: int | None, *, to_program: bool) -> tuple[int, int]:
+    """Of a call's result: what a model read of it, and what it would have read without folding. Only with folding there
+    are programs and the inspector: what these answer is read, and replaces nothing."""
+    whole = 0 if tool_id.startswith(f"{TOOLBOX}.") else stored or folded or 0
+    return 0 if to_program else folded or 0, whole
 
 
 class _Hits(Protocol):

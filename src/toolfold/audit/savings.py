@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
-from toolfold.audit.record import REFUSED, Step
+from toolfold.audit.record import REFUSED, Step, _read_bytes
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.storage.base import Store
 from toolfold.types import Tool
@@ -155,8 +155,10 @@ def _bytes_a_token(tokens: int, size: int) -> float:
 
 def _result_bytes(calls: Sequence[Step]) -> tuple[int, int]:
     """Of all results: as they were folded, and as they came."""
-    sizes = [(step.result_bytes or 0, step.stored_bytes) for step in calls]
-    return sum(folded for folded, _ in sizes), sum(stored or folded for folded, stored in sizes)
+    sizes = [
+        _read_bytes(step.tool_id, step.result_bytes, step.stored_bytes, to_program=step.to_program) for step in calls
+    ]
+    return sum(folded for folded, _ in sizes), sum(whole for _, whole in sizes)
 
 
 def _percent(full: int, shown: int) -> float:

@@ -7,7 +7,9 @@ schema and no arguments can then hold up the gateway. It reads one job as JSON a
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import Any, Self
 
 import msgspec
@@ -25,11 +27,19 @@ MAX_EXAMPLE = 2_000
 # What the validator says of a pattern that it gave up on.
 _UNMATCHED = "Error executing regex"
 
+# How deep, and among how many other values, it is looked for what was given.
+_MAX_DEPTH = 8
+_MAX_OTHERS = 20
+_WORDS = {True: {"true", "yes", "on", "1"}, False: {"false", "no", "off", "0"}}
+
 # Bounds on the checking process, besides the deadline that the parent keeps.
 _SECONDS = 2
 # By the clock: on a busy machine the processor's time takes longer.
 _WAIT_S = 8.0
 _MEMORY = 1 << 30
+
+
+_Path = tuple[str | int, ...]
 
 
 class Verdict(Struct, frozen=True):
@@ -103,10 +113,14 @@ def _field(error: Any) -> str:
     path = list(error.instance_path)
     if error.kind.name == "required":
         path.append(error.kind.property)
+    return _path_text(path) or "arguments"
+
+
+def _path_text(path: Iterable[str | int]) -> str:
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
-    return text or "arguments"
+    return text
 
 
 def _problem_text(error: Any) -> str:
@@ -129,8 +143,56 @@ def _made_up(corrected: Any, given: Any) -> str:
     """Which values are no more than examples: nobody must pay what an error message proposed."""
     if not isinstance(corrected, dict):
         return ""
-    names = [name for name in corrected if not isinstance(given, dict) or given.get(name) is None]
-    return f"; made up, so put in your own: {truncate(', '.join(names), MAX_TEXT)}" if names else ""
+    names = [_path_text(path) for path in _made_paths(corrected, given if isinstance(given, dict) else {}, ())]
+    return f"; made up, so put in your own: {truncate(', '.join(names), MAX_EXAMPLE)}" if names else ""
+
+
+def _made_paths(made: Any, given: Any, path: _Path) -> Iterator[_Path]:
+    """Where something stands that was not given: at any depth, and also where it took the place of what did not fit.
+    Of what is made up whole, only where it begins."""
+    if len(path) > _MAX_DEPTH or _is_given(made, given):
+        return
+    parts, held = _as_parts(made, given)
+    if not parts or (path and not held):
+        yield path
+        return
+    for key, part in parts.items():
+        yield from _made_part(part, key, parts, held, path)
+
+
+def _as_parts(made: Any, given: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Both by key or by place, so that they can be compared; nothing where they cannot."""
+    if isinstance(made, list):
+        listed = given if isinstance(given, list) else () if given is None else (given,)
+        return dict(enumerate(made)), dict(enumerate(listed))
+    return (made, given) if isinstance(made, dict) and isinstance(given, dict) else ({}, {})
+
+
+def _made_part(part: Any, key: Any, parts: dict[Any, Any], held: dict[Any, Any], path: _Path) -> list[_Path]:
+    at = (*path, key)
+    if key in held:
+        return list(_made_paths(part, held[key], at))
+    # It may have been given under a name that is nearly this one.
+    others = islice((value for name, value in held.items() if name not in parts and value is not None), _MAX_OTHERS)
+    found = min((list(_made_paths(part, other, at)) for other in others), key=len, default=[at])
+    nothing = {(*at, inner) for inner in part} if isinstance(part, dict) else {at}
+    return [at] if nothing <= set(found) else found
+
+
+def _is_given(made: Any, given: Any) -> bool:
+    """Whether it is what was given, if in another type."""
+    if made == given:
+        return isinstance(made, bool) == isinstance(given, bool)
+    if isinstance(given, str) and isinstance(made, bool):
+        return given.strip().casefold() in _WORDS[made]
+    scalars = (str, int, float)
+    if not (isinstance(made, scalars) and isinstance(given, scalars)) or isinstance(made, bool):
+        return False
+    if isinstance(made, str):
+        return made.casefold() == str(given).strip().casefold()
+    with suppress(ValueError, OverflowError):
+        return float(made) == float(given)
+    return False
 
 
 if __name__ == "__main__":

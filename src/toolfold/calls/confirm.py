@@ -65,8 +65,8 @@ async def _ask_client(call: ToolCall, context: CallContext, arguments: str, appr
         raise ConfirmationNeeded(
             f"{tool_id} needs a person's confirmation, and this client cannot ask for one",
             hints=[f"policy `{context.caller.policy}`, key `confirm`"],
-            next_action="tell the user: they can call it with `toolfold call --yes`, use a client that can ask, or "
-            "take the tool out of `confirm` in the policy",
+            next_action="tell the user: they can call it with `toolfold call --yes` (in a script: `toolfold "
+            "run --yes`), use a client that can ask, or take the tool out of `confirm` in the policy",
         )
     form = _confirmation_form(tool_id, call.tool.risks, arguments)
     try:

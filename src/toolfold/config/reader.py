@@ -22,6 +22,7 @@ from toolfold.config.dialects import input_defaults, normalise_table, servers_ke
 from toolfold.config.files import path_exists, read_text
 from toolfold.config.folders import CLIENT_FOLDERS, OWNER_FILE, expand_home, home_folder, toolfold_home, working_folder
 from toolfold.config.jsonc import is_json, parse_json
+from toolfold.config.secrets import PLAIN_KEY
 from toolfold.config.sections import (
     LOCAL_NAME,
     MIN_KEY_LENGTH,
@@ -453,7 +454,7 @@ def _check_key(name: str, key: str, given: frozenset[str], checker: Checker) -> 
     if not given:
         checker.error(path[:-1], "a caller needs a key", 'Write key = "${NAME}" and set that variable.')
     if key and "${" not in key:
-        checker.warning(path, "the key stands here in plain text", 'Write it as "${NAME}" and set that variable.')
+        checker.warning(path, PLAIN_KEY, 'Write it as "${NAME}" and set that variable.')
         if len(key) < MIN_KEY_LENGTH:
             fix = f"Give at least {MIN_KEY_LENGTH} random characters."
             checker.error(path, "the key is too short to be safe", fix)

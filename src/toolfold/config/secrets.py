@@ -83,6 +83,14 @@ _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_-]*")
 _PATHLIKE = re.compile(r"(?:/|~|\.{1,2}[/\\]|[A-Za-z]:[\\/])")
 
 
+__all__ = ["INPUT_PREFIX", "PLAIN_KEY", "find_plain_secrets"]
+
+# What is said of a caller's key that is no reference.
+PLAIN_KEY = "the key stands here in plain text"
+# How the variables begin that stand for what VS Code asks a person for.
+INPUT_PREFIX = "TOOLFOLD_INPUT_"
+
+
 class _Reference(Struct, frozen=True):
     """One `${…}` in a text."""
 
@@ -98,7 +106,7 @@ class _Reference(Struct, frozen=True):
 
 def _input_variable(identifier: str) -> str:
     """The variable that stands for VS Code's `${input:ID}`: `api-key` is read from `TOOLFOLD_INPUT_API_KEY`."""
-    return "TOOLFOLD_INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", identifier).strip("_").upper()
+    return INPUT_PREFIX + re.sub(r"[^A-Za-z0-9]+", "_", identifier).strip("_").upper()
 
 
 def references(text: str) -> list[_Reference]:
@@ -183,7 +191,7 @@ def _parse_reference(body: str) -> _Reference | None:
     if kind in {"command", "config"}:
         return _Reference("unsupported", body)
     if kind == "input":
-        return _Reference("input", name, default) if _input_variable(name) != "TOOLFOLD_INPUT_" else None
+        return _Reference("input", name, default) if _input_variable(name) != INPUT_PREFIX else None
     if kind == "keyring":
         return _Reference("keyring", name, default) if name else None
     return _Reference("env", name, default) if _VARIABLE.fullmatch(name) else None

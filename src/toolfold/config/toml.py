@@ -17,6 +17,8 @@ from msgspec import Struct
 from toolfold.config.files import line_and_column
 from toolfold.config.validation import KeyPath, syntax_error
 
+__all__ = ["parse_toml"]
+
 _BLANK = re.compile(r"[ \t]*")
 _GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -26,6 +26,8 @@ from toolfold.policy import Flag
 # A definition may be of any size, and the expressions run over all that is read.
 _MAX_CHARACTERS = 1_000_000
 _EXCERPT = 80
+# Between two texts of one definition.
+_GAP = "\n\n"
 # Shorter runs of base64 are ids and hashes.
 _SHORTEST_BLOB = 64
 
@@ -77,7 +79,7 @@ def scan(raw: Raw | bytes) -> tuple[Flag, ...]:
         definition = msgspec.json.decode(raw)
     except (ValueError, RecursionError):
         return (Flag("unreadable", "the object cannot be read as JSON"),)
-    flags = {flag.kind: flag for flag in _scan_text("\n\n".join(_texts(definition))[:_MAX_CHARACTERS])}
+    flags = {flag.kind: flag for flag in _scan_text(_GAP.join(_texts(definition))[:_MAX_CHARACTERS])}
     name = definition.get("name") if isinstance(definition, dict) else None
     if isinstance(name, str) and "\u00ad" in name:  # in a longer text it only says where a word may be parted
         flags.setdefault("hidden", Flag("hidden", "its name has characters of no width (U+00AD)", _around(name, 0, 0)))
@@ -105,7 +107,9 @@ def _scan_text(text: str) -> Iterator[Flag]:
     lowered = text.lower()
     for phrase in _phrases():
         if any(word in lowered for word in phrase.words) and (match := phrase.rule.search(lowered)):
-            yield Flag(phrase.kind, phrase.reason, _around(lowered, match.start(), match.end()))
+            # A few letters are longer or shorter in small.
+            shown = text if len(text) == len(lowered) else lowered
+            yield Flag(phrase.kind, phrase.reason, _around(shown, match.start(), match.end()))
     yield from _blobs(text)
 
 
@@ -154,7 +158,10 @@ def _blobs(text: str) -> Iterator[Flag]:
 
 
 def _around(text: str, start: int, end: int) -> str:
-    """The place, made safe to print."""
-    begin = max(0, start - 10)
-    piece = text[begin : max(end, begin + _EXCERPT)][: _EXCERPT * 2]
+    """The place, from the beginning of a word and within its own text, made safe to print."""
+    begin = max(0, start - 10, text.rfind(_GAP, 0, start) + len(_GAP) if _GAP in text[:start] else 0)
+    if begin and not text[begin - 1].isspace():
+        begin = next((at + 1 for at in range(begin, start) if text[at].isspace()), start)
+    gap = text.find(_GAP, end)
+    piece = text[begin : min(max(end, begin + _EXCERPT), len(text) if gap < 0 else gap)][: _EXCERPT * 2]
     return "".join(char if char.isprintable() and not _HIDDEN.match(char) else "·" for char in piece).strip()

@@ -34,7 +34,8 @@ class LockedNeed(Struct, frozen=True, kw_only=True):
         return LockMismatch(
             f"{self.need!r} was locked to {self.tool_id}, {what}",
             hints=hints,
-            next_action="look at the tool again, then remove the lock to accept what is there now",
+            next_action="look at the tool again (what changed since you accepted it: "
+            f"toolfold trust --list {self.tool_id}), then remove the lock to accept what is there now",
         )
 
 

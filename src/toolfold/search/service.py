@@ -58,6 +58,10 @@ _NEED_AGAIN = (
     "kind of thing, in which product"
 )
 # What whoever found nothing reads: how to ask again.
+_FROM_NODES = (
+    "use a tool in hints if it does that; else look for tools with search_tool_by_category, in one whole sentence as a "
+    "tool's description would say it"
+)
 _ASK_AGAIN = (
     "use a tool in hints only if it does that; else search again in other words, in one whole sentence as a tool's "
     'description would say it ("get the state of a lock", not "is the back door locked?")'
@@ -476,7 +480,7 @@ class SearchService:
         """Ranked categories. Raises `NoMatchInCategory` where nothing in the whole catalogue fits."""
         async with view.catalogue.snapshot() as snapshot:
             hits = await self._node_hits(view, query, (), snapshot, limit=MAX_LIMIT)
-            note = "" if _fits(hits) else await self._note_on_nearest(view, query, (), snapshot)
+            note = "" if _fits(hits) else await self._note_on_nearest(view, query, (), snapshot, kind="category")
             second_views = {node.path[0] for node in await snapshot.children(()) if node.rank > 0}
             request = query.casefold()
             # A second view shows the same tools once more: only what the request names in it is news.
@@ -533,28 +537,31 @@ class SearchService:
         tags: Sequence[str] = (),
         *,
         sure: bool = False,
+        kind: str = "tool",
     ) -> str:
-        """What is said with the nearest tools where none fits and there are only few. Raises `NoMatchInCategory` where
+        """What is said with the nearest where none fits and there are only few tools. Raises `NoMatchInCategory` where
         there are more, or where something fits elsewhere."""
         tools = (await snapshot.generations())[-1].tools
-        error = await self._no_match(view, query, path, snapshot, tags)
+        error = await self._no_match(view, query, path, snapshot, tags, kind=kind)
         if sure or error.categories or not 0 < tools <= _FEW_TOOLS:
             raise error
-        return f"nothing fits for sure; these are the nearest of all {tools} tools, with the probability that each fits"
+        nearest = f"of all {tools} tools" if kind == "tool" else f"categories of {tools} tools"
+        return f"nothing fits for sure; these are the nearest {nearest}, with the probability that each fits"
 
     async def _no_match(
-        self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, tags: Sequence[str]
+        self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, tags: Sequence[str], *, kind: str
     ) -> NoMatchInCategory:
         """What to say instead of a poor tool: the nearest tools, and categories elsewhere that do match."""
         elsewhere = await self._fitting_elsewhere(view, query, path, snapshot) if path else []
         near = [] if elsewhere else await self.hits(view, query, path, tags=tags, limit=_MAX_HINTS)
         where = f" in {list(path)}" if path else ""
         where += f" with the tags {[tag[:50] for tag in tags[:10]]}" if tags else ""
+        hints = await self._hints(snapshot, near or await self.hits(view, query, (), limit=_MAX_HINTS))
         return NoMatchInCategory(
-            f"no tool was found{where} that fits {query[:200]!r}",
-            hints=await self._hints(snapshot, near or await self.hits(view, query, (), limit=_MAX_HINTS)),
+            f"no {kind}{where} is sure to fit {query[:200]!r}{'; the nearest tools are named' if hints else ''}",
+            hints=hints,
             categories=elsewhere,
-            next_action=_ELSEWHERE if elsewhere else _ASK_AGAIN,
+            next_action=_ELSEWHERE if elsewhere else _ASK_AGAIN if kind == "tool" else _FROM_NODES,
         )
 
     async def _fitting_elsewhere(self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot) -> list[Path]:

@@ -121,13 +121,14 @@ def _call_failed(data: dict[str, Any]) -> _Told:
     return logging.INFO, f"call of {data['tool_id']} failed: the tool itself says so"
 
 
+_REMOVED = {False: "taken out of the configuration", True: "switched off in the configuration"}
 _SENTENCES: dict[str, Callable[[dict[str, Any]], _Told]] = {
     "upstream.ready": _ready,
     "upstream.failed": _failed,
     "upstream.closed": lambda data: (logging.WARNING, f"ended by itself: {data['reason']}; it is started again"),
     "upstream.idle": lambda data: (logging.INFO, data["note"]),
     "upstream.configured": _configured,
-    "upstream.removed": lambda data: (logging.INFO, "taken out of the configuration"),
+    "upstream.removed": lambda data: (logging.INFO, _REMOVED[data["disabled"]]),
     "catalogue.updated": lambda data: (logging.INFO, f"{data['changes']} of its tools came, went or changed"),
     "catalogue.stale": _stale,
     "trust.changed": lambda data: _held({**data, "new": False}),

@@ -168,7 +168,7 @@ class UpstreamManager:
             await self._catalogue.remove_servers(known)
         for name in servers:
             self._events.emit("catalogue.updated", server=name, changes=0)
-            self._events.emit("upstream.removed", server=name)
+            self._events.emit("upstream.removed", server=name, disabled=any(spec.name == name for spec in self.specs()))
 
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""
@@ -555,8 +555,9 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
     tools = record.tools if record is not None else None
     record = record or ServerRecord(name=spec.name)
     waits = SignInRequired.phrase in record.error
+    rests: Status = "not read" if tools is None else "idle"
     failed: Status = "needs sign-in" if waits else "failed"
-    status: Status = "disabled" if not spec.enabled else failed if record.error else "idle"
+    status: Status = "disabled" if not spec.enabled else failed if record.error else rests
     own = "CALLER" if spec.credentials == "caller" else ""  # whoever is at this machine is one caller of many
     # By its words: of a failure nothing else is kept.
     key = re.search(r"refused access \(HTTP 401\)|its key in (\S+) was removed", record.error)

@@ -40,6 +40,13 @@ NEAR = 0.6
 # A second place needs so much evidence of the tool's own, and so much of the best domain's.
 SECOND_OWN, SECOND_SHARE = 11.0, 0.8
 
+# So many words of a server's tools show that it has to do with a domain.
+SEVERAL = 3
+# A cue of this weight means nothing else.
+PLAIN = 6.0
+# A server backs a domain with this share of what it says for its best one.
+BACKED = 0.5
+
 UNPLACED = -1
 
 _BOILERPLATE_TEXT = """
@@ -85,15 +92,33 @@ def _parameter_names(schema: Raw) -> list[str]:
 def classify(tools: Sequence[Tool], infos: Mapping[str, ServerInfo]) -> list[Placement]:
     """A place for each tool, in the order given."""
     shipped = taxonomy()
-    own = [_own_scores(shipped, tool) for tool in tools]
+    said = [_own_scores(shipped, tool) for tool in tools]
+    own = [scores for scores, _ in said]
     by_server: dict[str, list[Scores]] = defaultdict(list)
     for tool, scores in zip(tools, own, strict=True):
         by_server[tool.server].append(scores)
     contexts = {server: _context(shipped, server, infos.get(server), scores) for server, scores in by_server.items()}
-    return [_choose(shipped, scores, contexts[tool.server]) for tool, scores in zip(tools, own, strict=True)]
+    spoken = _spoken(shipped, tools, said)
+    return [
+        _choose(shipped, scores, words, spoken.get(tool.server, {}), contexts[tool.server])
+        for tool, (scores, words) in zip(tools, said, strict=True)
+    ]
 
 
-def _own_scores(shipped: Taxonomy, tool: Tool) -> Scores:
+def _spoken(
+    shipped: Taxonomy, tools: Sequence[Tool], said: Sequence[tuple[Scores, dict[int, set[str]]]]
+) -> dict[str, dict[int, set[str]]]:
+    """By server and domain, the words by which its tools speak for it that speak for no other domain more."""
+    spoken: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for tool, (scores, words) in zip(tools, said, strict=True):
+        if ranked := _ranked(_domain_scores(shipped, scores)):
+            spoken[tool.server][ranked[0]] |= words[ranked[0]]
+    return spoken
+
+
+def _own_scores(shipped: Taxonomy, tool: Tool) -> tuple[Scores, dict[int, set[str]]]:
+    """What speaks for each part and domain, and by domain the words that do: an empty one beside them says that one of
+    them is plain."""
     definition = tool.definition
     scores: Scores = defaultdict(float)
     counted: set[str] = set()
@@ -106,7 +131,12 @@ def _own_scores(shipped: Taxonomy, tool: Tool) -> Scores:
     # The empty word between two names keeps phrases from running across them.
     names = _parameter_names(definition.input_schema)[:12]
     _add(shipped, [word for name in names for word in (*name_words(name), "")], IN_PARAMETERS, scores, counted)
-    return scores
+    words: dict[int, set[str]] = defaultdict(set)
+    for phrase in counted:
+        for target, value in shipped.cues[phrase]:
+            domain = -1 - target if target < 0 else shipped.parts[target].domain
+            words[domain].update((*phrase.split(" "), "") if value >= PLAIN else phrase.split(" "))
+    return scores, words
 
 
 def split_description(text: str) -> tuple[str, str]:
@@ -153,6 +183,8 @@ class _Context(Struct, frozen=True):
     parts: dict[int, float]
     sure: bool = False
     """Whether it speaks for one domain above all, with enough evidence; of a server with hardly any tools, always."""
+    backed: frozenset[int] = frozenset()
+    """The domains that the server's own name or text speak for, and where it is sure, its tools."""
 
 
 def _context(shipped: Taxonomy, server: str, info: ServerInfo | None, siblings: list[Scores]) -> _Context:
@@ -163,6 +195,7 @@ def _context(shipped: Taxonomy, server: str, info: ServerInfo | None, siblings: 
         _add(shipped, name_words(f"{info.name} {info.title}"), IN_SERVER_NAME, scores, counted)
         _add(shipped, text_words(info.instructions, 80), IN_SERVER_TEXT, scores, counted)
     domains = _domain_scores(shipped, scores)
+    named = _best(domains)
     for sibling in siblings:
         for domain, value in _domain_scores(shipped, sibling).items():
             domains[domain] += SIBLING_SHARE * value / len(siblings)
@@ -171,7 +204,12 @@ def _context(shipped: Taxonomy, server: str, info: ServerInfo | None, siblings: 
     parts = {target: value for target, value in scores.items() if target >= 0}
     pulls = _scaled(domains, SERVER_PULL)
     sure = len(siblings) < MANY or max(pulls.values(), default=0.0) >= SURE_PULL
-    return _Context(pulls, _scaled(parts, SERVER_PART_PULL), sure)
+    return _Context(pulls, _scaled(parts, SERVER_PART_PULL), sure, named | _best(pulls) if sure else named)
+
+
+def _best(values: Mapping[int, float]) -> frozenset[int]:
+    top = max(values.values(), default=0.0)
+    return frozenset(key for key, value in values.items() if 0 < value >= BACKED * top)
 
 
 def _scaled(values: dict[int, float], pull: float) -> dict[int, float]:
@@ -184,22 +222,23 @@ def _scaled(values: dict[int, float], pull: float) -> dict[int, float]:
     return {key: value * scale for key, value in values.items()}
 
 
-def _choose(shipped: Taxonomy, own: Scores, context: _Context) -> Placement:
+def _choose(
+    shipped: Taxonomy, own: Scores, words: Mapping[int, set[str]], spoken: Mapping[int, set[str]], context: _Context
+) -> Placement:
     evidence = _domain_scores(shipped, own)
     totals = _added(evidence, context.domains)
     ranked = _ranked(totals)
-    if not _fits(evidence, totals, ranked, context):
+    first = ranked[0] if _fits(evidence, totals, ranked, context) else UNPLACED
+    if first == UNPLACED or _rests_on_one_word(words, spoken, first, context):
         return Placement(UNPLACED)
-    first = ranked[0]
     scores = _added(own, context.parts)
     parts = _near(scores, _parts_of(shipped, first, scores))
-    second = next((d for d in ranked[1:3] if _is_second(evidence, d, first)), UNPLACED)
     # The context of a mixture is no reason to move a tool that says what it does.
     allowed = ranked if context.sure else [d for d in ranked if d == first or evidence.get(d, 0.0) >= ENOUGH]
     return Placement(
         domain=first,
         part=next(iter(parts), None),
-        second=next(iter(_parts_of(shipped, second, own)), None),
+        second=_second_part(shipped, evidence, ranked, own),
         fallbacks=tuple(parts[1:]),
         others=tuple(_near(totals, allowed)[1:]),
         sure=context.sure or evidence.get(first, 0.0) >= 2 * ENOUGH,
@@ -212,6 +251,21 @@ def _fits(evidence: Mapping[int, float], totals: Mapping[int, float], ranked: Se
     if said >= ENOUGH or not (context.sure and ranked):
         return said >= ENOUGH
     return said >= LEAST or len(ranked) < 2 or totals[ranked[1]] < UNCLEAR * totals[ranked[0]]
+
+
+def _rests_on_one_word(
+    words: Mapping[int, set[str]], spoken: Mapping[int, set[str]], domain: int, context: _Context
+) -> bool:
+    """Whether one word of the tool's alone speaks for the domain, and neither its server nor other words of the tools
+    beside it do: a loan is a bank's or a library's, and stock a broker's or a baker's."""
+    one = len(words.get(domain, ())) < 2 and len(spoken.get(domain, ())) < SEVERAL
+    return one and domain not in context.backed
+
+
+def _second_part(shipped: Taxonomy, evidence: dict[int, float], ranked: Sequence[int], own: Scores) -> int | None:
+    """The best part of a second domain, where the tool's own words say enough for it."""
+    domain = next((d for d in ranked[1:3] if _is_second(evidence, d, ranked[0])), UNPLACED)
+    return next((part for part in _parts_of(shipped, domain, own) if own[part] >= ENOUGH), None)
 
 
 def _near(scores: Mapping[int, float], ranked: Sequence[int]) -> list[int]:

@@ -170,7 +170,7 @@ def add_server_view(draft: Draft, items: Sequence[Item], places: Sequence[Placem
         entries = beside + sum(min(2, len(members[server])) for server in servers)
         small = 2 if entries <= ROOM else 1
         for server in servers:
-            _place_server(draft, (*path, names[server]), members[server], uses[server], small=small)
+            _place_server(draft, (*path, names[server]), members[server], small=small)
 
 
 def _names(members: Mapping[str, Sequence[Item]]) -> dict[str, str]:
@@ -232,12 +232,12 @@ def _as_item(server: str) -> Item:
     return Item(server, Facets(words, (), "More servers", "use"), server)
 
 
-def _place_server(draft: Draft, path: Path, members: Sequence[Item], uses: Counter[Use], *, small: int) -> None:
+def _place_server(draft: Draft, path: Path, members: Sequence[Item], *, small: int) -> None:
     if len(members) <= small:
         for item in members:
             draft.put(item.order, path[:-1])
         return
-    draft.about[path] = About(_summary(uses), ("server",))
+    draft.about[path] = About(_summary(draft, members), ("server",))
     ordered = sorted(members, key=lambda item: item.order)
     covered = frozenset(name_words(path[-1]))
     for leaf in subdivide(path, ordered, covered, draft.describe_group, FULL_SERVER):
@@ -245,9 +245,11 @@ def _place_server(draft: Draft, path: Path, members: Sequence[Item], uses: Count
             draft.put(item.order, leaf.path)
 
 
-def _summary(uses: Counter[Use]) -> str:
-    """What a server is good for: the capabilities that most of its tools have."""
-    shipped = taxonomy()
-    common = sorted((use for use in uses if use[1] != UNPLACED), key=lambda use: (-uses[use], use))[:3]
-    *front, last = [shipped.parts[part].name for _, part in common] or ["Tools of this server"]
+def _summary(draft: Draft, members: Sequence[Item]) -> str:
+    """What a server is good for: the categories that most of its tools stand in, as they are shown."""
+    firsts = [draft.paths[item.order][0] for item in members if draft.paths[item.order]]
+    shown = Counter(path[:2] for path in firsts if path[0] not in {SERVERS, *OTHER})
+    least = max(2, len(members) // 10)  # one tool says nothing of a server
+    common = [path for path in sorted(shown, key=lambda path: (-shown[path], path)) if shown[path] >= least][:3]
+    *front, last = [path[-1] for path in common] or ["Tools of this server"]
     return f"{', '.join(front)} and {last}" if front else last

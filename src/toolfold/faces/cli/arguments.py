@@ -9,6 +9,7 @@ What is wrong is told with the key and what it takes. Whether the whole fits is 
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -52,12 +53,24 @@ def _place(arguments: dict[str, Any], root: Node, key: str) -> tuple[dict[str, A
     if len(parents) > _MAX_DEPTH:
         raise InvalidArguments(f"{key} is nested too deep", next_action="give the arguments as one JSON object")
     place, node = arguments, root
-    for name in parents:
+    for at, name in enumerate(parents):
         node = _child(node, name, key)
+        _refuse_place_in_list(node, parents[: at + 1], [*parents[at + 1 :], last])
         place = place.setdefault(name, {})
         if not isinstance(place, dict):
             raise InvalidArguments(f"{key}: {name} has a value already", next_action="give either, not both")
     return place, last, _child(node, last, key)
+
+
+def _refuse_place_in_list(node: Node, name: list[str], inside: list[str]) -> None:
+    """`a.0.b` is how a part of a result is named, but no way to build a list."""
+    if node.kinds == {"array"}:
+        key = ".".join(name)
+        within = [part for part in inside if not part.isdecimal()]
+        item = reduce(lambda held, part: f'{{"{part}": {held}}}', reversed(within), "…")
+        raise InvalidArguments(
+            f"{key}.{'.'.join(inside)}: {key} is a list", next_action=f"write it as JSON: '{key}:=[{item}]'"
+        )
 
 
 def _child(node: Node, name: str, key: str) -> Node:

@@ -47,7 +47,7 @@ MAX_CHANGES = 20
 MAX_FIELDS_SHOWN = 200
 MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 STATUS_COLOURS = {"ready": "green", "idle": "dim", "connecting": "yellow", "failed": "red", "disabled": "dim"}
-STATUS_COLOURS |= {"needs sign-in": "yellow", "not accepted": "yellow"}
+STATUS_COLOURS |= dict.fromkeys(("needs sign-in", "not accepted", "not read"), "yellow")
 _LABELS = {False: ("failed:", "red"), True: ("needs sign-in:", "yellow")}
 _NAMED_CALLERS = 5
 # The server of scripts that are kept.
@@ -98,7 +98,7 @@ async def read_servers(
             if isinstance(result, UpstreamError):
                 failed[name] = result
             else:
-                tools += len(result.tools)
+                tools += result.tool_count
             step(_waiting_text(waiting))
             if not waiting:
                 stage.close()
@@ -127,9 +127,7 @@ def run_with_catalogue(
     output = Output(as_json=arguments.json)
 
     async def with_note(gateway: Gateway) -> T:
-        outdated = await gateway.upstreams.outdated()
-        if outdated := {name: became for name, became in outdated.items() if name != rereads}:
-            output.note(f"{outdated_text(settings, outdated)}: toolfold build")
+        await _note_outdated(gateway, output, rereads)
         return await work(gateway)
 
     try:
@@ -215,6 +213,17 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
     )
 
 
+async def _count_leaves(gateway: Gateway, total: int) -> tuple[int, int]:
+    """Of so many leaves, how many are tools, and how many prompts and resources."""
+    tools = min(total, sum((await visible_servers(gateway, LOCAL)).values()))
+    return tools, total - tools
+
+
+def _leaves_text(tools: int, others: int) -> str:
+    beside = plural(others, "prompt or resource", "prompts and resources")
+    return f"{plural(tools, 'tool')} and {beside}" if others else plural(tools, "tool")
+
+
 def print_failure(name: str, error: UpstreamError, output: Output) -> None:
     waits = isinstance(error, SignInRequired)
     output.labelled(*_LABELS[waits], f"{name}: {_once(name, error.message)}")
@@ -249,6 +258,7 @@ def _print_changes(changes: Sequence[Change], unchanged: int, output: Output) ->
 
 def servers(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> tuple[Sequence[ServerState], Sequence[SignedIn]]:
+        await _note_outdated(gateway, output)
         states = await gateway.servers(connect=arguments.connect)
         if arguments.view_as:
             visible = await visible_servers(gateway, LOCAL)
@@ -272,6 +282,13 @@ def servers(arguments: argparse.Namespace, output: Output) -> int:
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
 
 
+async def _note_outdated(gateway: Gateway, output: Output, rereads: str = "") -> None:
+    """Says how the catalogue is older than the configuration, but for the server that is read again."""
+    outdated = await gateway.upstreams.outdated()
+    if outdated := {name: became for name, became in outdated.items() if name != rereads}:
+        output.note(f"{outdated_text(gateway.settings, outdated)}: toolfold build")
+
+
 def _withheld(settings: Settings, view_as: str | None = None) -> list[ServerState]:
     """The servers of files that the person has not accepted, which are no caller's."""
     kept = [(spec, left.command) for left in settings.withheld if not view_as for spec in left.servers]
@@ -290,7 +307,7 @@ def _print_how_known(settings: Settings, output: Output, *, connected: bool) -> 
 
 def _elsewhere(state: ServerState, logs: ServerLogs) -> ServerState:
     """The state with what another toolfold on this state folder wrote of the server last: that it runs, or rests."""
-    if state.status not in {"idle", "failed"}:
+    if state.status not in {"idle", "failed", "not read"}:
         return state
     told = [line for line in reversed(logs.read(state.name, LOG_LINES)) if line.writer == "toolfold"]
     if pid := _running(told):

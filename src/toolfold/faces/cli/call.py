@@ -18,6 +18,7 @@ from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
+from toolfold.scripts.kept import SERVER
 from toolfold.text import NOTE_KEY, printable, text_of
 from toolfold.types import Outcome
 
@@ -36,10 +37,10 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
     # Read once: a call that must be confirmed is made anew.
     arguments.piped = output.read_piped() if arguments.args == ["-"] else ""
     try:
-        outcome = _call(arguments, confirmed=arguments.yes)
+        outcome = _call(arguments, output, confirmed=arguments.yes)
     except ConfirmationNeeded as needed:
         _confirm(arguments, output, needed)
-        outcome = _call(arguments, confirmed=True)
+        outcome = _call(arguments, output, confirmed=True)
     if arguments.save and not outcome.is_error:
         _save(arguments, outcome, output)
     elif output.as_json:
@@ -67,7 +68,7 @@ def _parts(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
     parts = _stored_files(arguments, outcome) + [part for block in blocks for part in _binary(block)]
     structured = result.get("structuredContent")
     text = text_of(blocks).encode()
-    return parts or [BytesIO(text if text or structured is None else msgspec.json.encode(structured))]
+    return parts or [BytesIO(text if text or structured is None else msgspec.json.encode(outcome.data))]
 
 
 def _stored_files(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
@@ -96,7 +97,10 @@ def _with_handles(outcome: Outcome) -> Raw | dict[str, Any]:
     return {**msgspec.json.decode(outcome.raw), "stored": stored}
 
 
-def _call(arguments: argparse.Namespace, *, confirmed: bool) -> Outcome:
+def _call(arguments: argparse.Namespace, output: Output, *, confirmed: bool) -> Outcome:
+    # What a script that is kept calls may need a yes of its own.
+    asking = output.answering() if arguments.tool_id.startswith(f"{SERVER}.") and arguments.args != ["-"] else {}
+
     async def work(gateway: Gateway) -> Outcome:
         return await gateway.call_tool(
             arguments.tool_id,
@@ -105,6 +109,7 @@ def _call(arguments: argparse.Namespace, *, confirmed: bool) -> Outcome:
             expect_version=arguments.expect_version,
             confirmed=confirmed,
             whole=arguments.whole,
+            **asking,
         )
 
     return run_with_catalogue(arguments, work, require_servers=True, fast=True, keep_outputs=True)
@@ -141,7 +146,7 @@ def _print_result(outcome: Outcome, output: Output) -> None:
     has_text = sum(_print_block(block, outcome, output) for block in blocks) > 0
     _print_note(result.get("_meta"), output)
     if not has_text and structured is not None:
-        output.data(structured)
+        output.data(outcome.data)
     elif outcome.is_error and not blocks:
         output.warn("the tool failed, and did not say why")
     if outcome.stored is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from toolfold.answers import ExpandedTool, ToolPage
-from toolfold.faces.cli.build import plural, run_with_catalogue
+from toolfold.faces.cli.build import _count_leaves, plural, run_with_catalogue
 from toolfold.faces.cli.terminal import Output, fit, one_line
 from toolfold.faces.surface.instructions import _name_sign_ins
 from toolfold.gateway import Branch, Gateway, Tree
@@ -32,21 +32,24 @@ _FITS = ((0.6, "strong"), (0.3, "fair"), (0.1, "possible"))
 
 
 def tree(arguments: argparse.Namespace, output: Output) -> None:
-    async def work(gateway: Gateway) -> tuple[Tree, _ToolsAt, _Named]:
+    async def work(gateway: Gateway) -> tuple[Tree, _ToolsAt, _Named, str]:
         root = await gateway.tree(as_path("/".join(arguments.path)), depth=arguments.depth)
+        title = " / ".join(root.path) or await _title(gateway, root)
         if arguments.tools:
-            return root, _group_by_path(await gateway.tools_below(root.path)), {}
+            return root, _group_by_path(await gateway.tools_below(root.path)), {}, title
         async with gateway.view().catalogue.snapshot() as snapshot:
+            # What was asked for is shown with all that stands right in it.
+            ids = await snapshot.tool_ids_at(root.path) if root.path and not output.as_json else ()
+            own = {root.path: await snapshot.tools(ids=ids)} if ids else {}
             beside = [node.path for node in _divided(root.branches) if node.own_tools]
-            return root, {}, {path: await snapshot.tool_ids_at(path, limit=_NAMED) for path in beside}
+            return root, own, {path: await snapshot.tool_ids_at(path, limit=_NAMED) for path in beside}, title
 
-    root, tools, named = run_with_catalogue(arguments, work)
+    root, tools, named, name = run_with_catalogue(arguments, work)
     if output.as_json:
         nodes = [_branch_dict(branch, tools) for branch in root.branches]
         old = {"may_be_old": root.may_be_old} if root.may_be_old else {}
         output.data({"path": root.path, "tools": root.tools, "nodes": nodes, **old})
         return
-    name = " / ".join(root.path) or "all tools"
     output.line(f"{output.style(name, 'bold')} {output.style(f'({root.tools:,})', 'dim')}")
     for line in render_tree(root.branches, tools.get(root.path, ()), tools, output, "", named=named):
         output.line(fit(line, output.width))
@@ -55,6 +58,11 @@ def tree(arguments: argparse.Namespace, output: Output) -> None:
         output.note(f"{plural(cut, 'category', 'categories')} below these, marked +: {deeper}")
     if root.may_be_old:
         output.note(root.may_be_old)
+
+
+async def _title(gateway: Gateway, root: Tree) -> str:
+    _, others = await _count_leaves(gateway, root.tools)
+    return "all tools, prompts and resources" if others else "all tools"
 
 
 def _divided(branches: Sequence[Branch]) -> Iterator[Category]:

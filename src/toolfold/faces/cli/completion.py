@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from toolfold.config.clients import CLIENTS
 from toolfold.errors import ToolfoldError
 from toolfold.faces.cli.manual import _topics
 from toolfold.faces.cli.parser import build_parser
@@ -155,6 +156,8 @@ def _named(command: str, what: str, arguments: argparse.Namespace) -> Iterable[s
         return _topics()
     if what == "script" and command == "run":
         return ()  # a file
+    if what == "client" and command == "import":
+        return CLIENTS  # or a file, where none begins so
     if what == "name" and command in {"remove", "enable", "disable"}:
         what = "server"
     read: dict[str, _Read] = {
@@ -163,6 +166,8 @@ def _named(command: str, what: str, arguments: argparse.Namespace) -> Iterable[s
         "tool": _tool_ids,
         "need": _tool_ids,
         "handle": _handles,
+        "path": _categories,
+        "within": _categories,
         "script": _scripts,
         "subset": lambda gateway: _names(gateway.settings.subsets),
         "view_as": lambda gateway: _names(gateway.settings.callers),
@@ -193,6 +198,13 @@ async def _scripts(gateway: Gateway) -> list[str]:
 
 async def _handles(gateway: Gateway) -> list[str]:
     return ["last", *(entry.handle for entry in await gateway.outputs())]
+
+
+async def _categories(gateway: Gateway) -> list[str]:
+    branches = [*(await gateway.tree()).branches]
+    for branch in branches:  # grows meanwhile
+        branches += branch.children
+    return ["/".join(branch.node.path) for branch in branches]
 
 
 async def _tool_ids(gateway: Gateway) -> list[str]:

@@ -24,9 +24,10 @@ from toolfold.catalogue.ontology import Overrides
 from toolfold.config import Settings, clients, fill, find_plain_secrets, missing
 from toolfold.config.clients import ClientConfig
 from toolfold.config.install_hints import problem_of
+from toolfold.config.secrets import PLAIN_KEY
 from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import NotBuilt, SignInRequired, ToolfoldError
-from toolfold.faces.cli.build import plural
+from toolfold.faces.cli.build import _count_leaves, _leaves_text, plural
 from toolfold.faces.cli.runner import _few, _user_home, load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.sign_in_checks import (
     Finding,
@@ -180,7 +181,8 @@ def _check_configuration(settings: Settings) -> Iterator[Finding]:
     text = f"{files}, {enabled} of {len(settings.servers)} servers enabled"
     yield well("configuration", text) if enabled else mind("configuration", text, "add a [servers.NAME] table")
     for warning in (*settings.warnings, *(file.warning for file in settings.unaccepted)):
-        yield mind("configuration", warning)
+        if PLAIN_KEY not in warning:  # told among the secrets
+            yield mind("configuration", warning)
     own = settings.user_home / "toolfold.toml"
     if own.exists() and own not in settings.sources:
         yield well("configuration", f"{own} is not read here: the file above counts alone")
@@ -394,7 +396,8 @@ def _check_catalogue(settings: Settings) -> Iterator[Finding]:
 async def _look(settings: Settings, gateway: Gateway) -> list[Finding]:
     """Everything that only the catalogue can tell."""
     tree = await gateway.tree(depth=1)
-    found = [well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")]
+    text = _leaves_text(*await _count_leaves(gateway, tree.tools))
+    found = [well("catalogue", f"{text}, build {tree.generation}")]
     checks = {
         "catalogue": _check_last_build,
         "trust": _check_trust,
@@ -457,7 +460,8 @@ async def _check_patterns(_: Settings, gateway: Gateway) -> list[Finding]:
 
 async def _check_search(settings: Settings, gateway: Gateway) -> list[Finding]:
     """How many tools a model wrote requests for."""
-    tools, enriched = (await gateway.tree(depth=1)).tools, await gateway.search.count_enriched()
+    tools, _ = await _count_leaves(gateway, (await gateway.tree(depth=1)).tools)
+    enriched = await gateway.search.count_enriched()
     advice = "" if enriched or not settings.model.name else "to find more by everyday words: toolfold enrich"
     return [well("search", f"{enriched:,} of {tools:,} tools enriched with requests that a model wrote", advice)]
 
@@ -467,9 +471,12 @@ async def _check_trust(_: Settings, gateway: Gateway) -> list[Finding]:
     review = await gateway.trust.review()
     waiting = [standing.tool_id for standing in review.standings if standing.state != "accepted"]
     flagged = [standing.tool_id for standing in review.standings if standing.flags]
-    pairs = ((waiting, "changed or are new and not accepted"), (flagged, "have odd texts"))
+    pairs = (
+        (waiting, f"changed or {'is' if len(waiting) == 1 else 'are'} new and not accepted"),
+        (flagged, f"{'has' if len(flagged) == 1 else 'have'} odd texts"),
+    )
     return [
-        mind("trust", f"{len(tools)} tools {text}: {_few(tools, 3)}", "look: toolfold trust --list")
+        mind("trust", f"{plural(len(tools), 'tool')} {text}: {_few(tools, 3)}", "look: toolfold trust --list")
         for tools, text in pairs
         if tools
     ]

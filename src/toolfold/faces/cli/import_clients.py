@@ -9,10 +9,11 @@ files are replaced only with `--project`, into the project's own `toolfold.toml`
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,14 +21,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolfold.config import Limits, Settings, clients
+from toolfold.config import Limits, Settings, clients, missing
+from toolfold.config.acceptance import ProjectFile, _Acceptances
 from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, Rewrite
+from toolfold.config.files import read_text
 from toolfold.config.install_hints import problem_of
+from toolfold.config.secrets import INPUT_PREFIX, find_plain_secrets
+from toolfold.config.toml import parse_toml
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.build import SOME_FAILED, Cost, plural, print_failure, read_servers
-from toolfold.faces.cli.runner import _user_home, load_settings, run_with_gateway
+from toolfold.faces.cli.runner import _is_accepted_now, _user_home, load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.gateway import Gateway
+from toolfold.types import ServerSpec
 
 MARKS = {
     "add": ("+", "green"),
@@ -57,7 +63,8 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.undo:
         return _undo(arguments, journal, output)
     base = _base(arguments, target, settings.limits)
-    configs = [_as_patient(config, base.limits) for config in _client_configs(arguments, output)]
+    found, left = _without_unaccepted(_client_configs(arguments, output), arguments, settings, output)
+    configs = [_as_patient(config, base.limits) for config in found]
     plan = clients.plan_import(configs, base, secrets=arguments.secrets)
     if not output.as_json:
         _print_plan(plan, target, output, arguments.client)
@@ -71,7 +78,10 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
         applied = None
         if _may_write(plan, target, rewrites, failed, output, yes=arguments.yes):
             applied = clients.apply(plan, target, rewrites, journal=journal.path)
-    _report(plan, target, applied, failed, output, cost=cost, is_work=bool(plan.additions or rewrites))
+    if output.as_json:
+        output.data({**_as_dict(plan, target, applied, failed), "withheld": [str(file.path) for file in left]})
+    else:
+        _report(plan, applied, output, cost=cost, is_work=bool(plan.additions or rewrites))
     return SOME_FAILED if failed else _exit_code(plan)
 
 
@@ -80,19 +90,7 @@ def _exit_code(plan: ImportPlan) -> int:
     return UNREADABLE if is_broken == {True} else 0
 
 
-def _report(
-    plan: ImportPlan,
-    target: Path,
-    applied: Applied | None,
-    failed: dict[str, UpstreamError],
-    output: Output,
-    *,
-    cost: Cost,
-    is_work: bool,
-) -> None:
-    if output.as_json:
-        output.data(_as_dict(plan, target, applied, failed))
-        return
+def _report(plan: ImportPlan, applied: Applied | None, output: Output, *, cost: Cost, is_work: bool) -> None:
     if applied is None:
         _note_unwritten(plan, is_work, output)
         return
@@ -167,6 +165,38 @@ def _client_configs(arguments: argparse.Namespace, output: Output) -> Sequence[C
         configs.remove(config)
     _note_elsewhere(client, configs, output)
     return configs
+
+
+def _without_unaccepted(
+    configs: Sequence[ClientConfig], arguments: argparse.Namespace, settings: Settings, output: Output
+) -> tuple[list[ClientConfig], list[ProjectFile]]:
+    """Those that count here, and the project's files that were neither named, nor asked for with `--project`, nor
+    accepted: what came with a clone would otherwise start in every folder from now on."""
+    if arguments.project or arguments.client not in {None, *CLIENTS}:
+        return list(configs), []
+    shared = [config for config in configs if config.scope == "project"]
+    left = {config.path: found for config in shared if (found := _unaccepted(config, output)) is not None}
+    _tell_left(left, {file.path for file in settings.withheld}, output)
+    return [config for config in configs if config.path not in left], list(left.values())
+
+
+def _tell_left(left: Mapping[Path, ProjectFile], told: Collection[Path], output: Output) -> None:
+    """`told`: files that were named a moment ago, with all that they would start."""
+    for path, found in left.items():
+        what = "it is not imported" if path in told else found.text
+        command = f"toolfold import {shlex.quote(os.path.relpath(path))}"
+        output.warn(output.short_path(f"{what}; read it, and if you trust it: {command}"))
+
+
+def _unaccepted(config: ClientConfig, output: Output) -> ProjectFile | None:
+    """The file, where the person did not accept it and does not now."""
+    if not config.servers:
+        return None
+    record, text = _Acceptances.of_person(), read_text(config.path)
+    servers = tuple(server.spec for server in config.servers if server.spec is not None)
+    found = record.examine(config.path, text, servers)
+    accepted = record.allow(config.path, text) or (output.interactive and _is_accepted_now(found.error(), output))
+    return None if accepted else found
 
 
 def _note_elsewhere(client: str | None, configs: Sequence[ClientConfig], output: Output) -> None:
@@ -282,14 +312,37 @@ def _start_servers(
         _, failed = await read_servers(gateway, None, output)
         return failed, await Cost.count(gateway)
 
-    settings = Settings(servers=plan.taken_over, limits=limits, home=scratch)
-    failed, cost = run_with_gateway(settings, work, fast=True)
+    tried = [spec for spec in plan.taken_over if not _asked_for(spec)]
+    settings = Settings(servers=tuple(tried), limits=limits, home=scratch)
+    with _secrets_set(plan):
+        failed, cost = run_with_gateway(settings, work, fast=True) if tried else ({}, Cost())
+    for spec in plan.taken_over:
+        if spec not in tried:
+            output.note(f"{spec.name} is not tried: its client asks for {', '.join(_asked_for(spec))}")
     for name, error in failed.items():
         print_failure(name, error, output)
     if not output.as_json:
-        total = len(plan.taken_over)
+        total = len(tried)
         output.line(f"{total - len(failed)} of {total} servers started and listed their tools")
     return failed, cost
+
+
+def _asked_for(spec: ServerSpec) -> list[str]:
+    """What only the client knows, which asks a person for it and hands it to toolfold."""
+    return [name for name in missing(spec) if name.startswith(INPUT_PREFIX)]
+
+
+@contextmanager
+def _secrets_set(plan: ImportPlan) -> Iterator[None]:
+    """Inside, the variables that will hold the clients' secrets are set, as they must be later on."""
+    pairs = [(secret.variable, secret.value) for item in plan.additions for secret in item.secrets]
+    unset = {variable: value for variable, value in pairs if plan.secrets == "env" and variable not in os.environ}
+    os.environ |= unset
+    try:
+        yield
+    finally:
+        for variable in unset:
+            del os.environ[variable]
 
 
 def _undo(arguments: argparse.Namespace, journal: clients.Journal, output: Output) -> int:
@@ -310,9 +363,25 @@ def _undo(arguments: argparse.Namespace, journal: clients.Journal, output: Outpu
 
 def _note_copies(path: Path, output: Output, *, is_ours: bool) -> None:
     """Names what is left of a file of our own: others know theirs."""
-    if left := clients.backups(path) if is_ours else []:
-        shown = ", ".join(path.name for path in left)
-        output.note(f"copies of it are left, with the secrets that stood in it: {shown}")
+    left = clients.backups(path) if is_ours else []
+    held = list(filter(_may_hold_secrets, left))
+    for names, said in (
+        ([path for path in left if path not in held], ""),
+        (held, ", with the secrets that stood in it"),
+    ):
+        if names:
+            output.note(f"copies of it are left{said}: {', '.join(path.name for path in names)}")
+
+
+def _may_hold_secrets(path: Path) -> bool:
+    """Whether one stands there in plain text; of a file that cannot be read nobody knows."""
+    try:
+        tables = parse_toml(path, read_text(path))
+    except ConfigError:
+        return True
+    sections = [table for table in tables.values() if isinstance(table, dict)]
+    inner = [table for section in sections for table in section.values() if isinstance(table, dict)]
+    return any(find_plain_secrets(table) or find_plain_secrets({"env": table}) for table in (*sections, *inner))
 
 
 def _starts_toolfold_alone(config: ClientConfig, plan: ImportPlan) -> bool:

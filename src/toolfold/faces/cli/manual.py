@@ -16,7 +16,8 @@ _FOLDERS = (_PACKAGE / "docs", _PACKAGE.parents[1] / "docs")
 def show_help(arguments: argparse.Namespace, output: Output) -> None:
     parser = build_parser()
     commands, pages = parser.commands(), _pages()
-    topic = arguments.topic.casefold().removesuffix(".md")
+    named = arguments.topic.casefold()
+    topic = named.removesuffix(".md")
     if not topic:
         output.out.write(parser.format_help())
         output.prose(f"\npages: toolfold help {' | '.join(pages)}")
@@ -26,13 +27,15 @@ def show_help(arguments: argparse.Namespace, output: Output) -> None:
 
         output.out.write(_man_page())
         return
-    if topic not in commands and topic not in pages:
+    if topic not in pages and named not in commands:
         near = get_close_matches(topic, _topics(), n=1)
         guess = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"there is no help on {topic!r}{guess}", next_action="see what there is: toolfold help")
-    if topic in commands:
+    if topic in commands and topic == named:
         output.out.write(commands[topic].format_help())
-    if topic in pages:
+        if topic in pages:
+            output.prose(f"\nthe page: toolfold help {topic}.md")
+    elif topic in pages:
         _print_page(pages[topic].read_text(encoding="utf-8"), output)
 
 

@@ -19,8 +19,8 @@ EXIT_CODES = """exit codes:
   1  it did not, for a reason the message tells
   2  the command line or the configuration is wrong
   3  a server could not be started, reached or understood; the rest was kept
-  4  no such category or tool, or no catalogue yet; or a call was not made, since
-     its arguments do not fit or a confirmation is missing
+  4  no such category or tool, or no catalogue yet; or a call was not made,
+     since its arguments do not fit or a confirmation is missing
   5  the store could not be read or written, or a call was made and its result
      could not be kept
   6  agent --replay: the run now differs from its record

@@ -40,6 +40,7 @@ def run_script(arguments: argparse.Namespace, output: Output) -> int:
             name="script.py" if piped else path.name,
             unsafe=arguments.unsafe,
             confirmed=arguments.yes,
+            **output.answering(),
             on_needs=None if output.as_json else lambda needs: _show_needs(needs, output),
         ),
         require_servers=True,

@@ -5,6 +5,7 @@ JSON on standard output too, so that a program reads one stream. Above: the comm
 its errors.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -15,6 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
+
+import msgspec
+from msgspec import Raw
 
 from toolfold.errors import InvalidArguments, NoMatchInCategory, OutputError, ToolfoldError
 
@@ -30,6 +34,9 @@ _COLOUR = re.compile(r"(?:\x1b\[|\x9b)[0-9:;]*m")
 UNLIMITED = 10_000
 
 Progress = Callable[[str], None]
+
+# What a client declares that can show a form.
+_ASKS = Raw(b'{"elicitation":{"form":{}}}')
 
 # Below so many columns the last cell of a table goes under the others instead of beside them.
 _LEAST_ROOM = 36
@@ -53,6 +60,8 @@ _FOR_PERSON: tuple[tuple[re.Pattern[str], _Words], ...] = tuple(
         (r"call search_tool_by_category with one of the paths in categories", "search there: --in 'A/B'"),
         (r"call expand_tool for (\S+) again, and use the schema it shows now", r"see how it is: toolfold expand \1"),
         (r"(?<=its schema), which expand_tool shows", ": toolfold expand ID shows it"),
+        (r'inspect_tool_output\(tool_id="(.*?)", field_path="(.*?)"\)', r"toolfold inspect-output \1 '\2'"),
+        (r'(?<![\w.])expand_tool\(tool_id="(.*?)"\)', r"toolfold expand \1"),
         (r'inspect_tool_output\(\.\.\., field_path="(.*?)"\)', r"toolfold inspect-output ID '\1'"),
         (r"\nCall tool_output\(.*\nProvide precise.*", ""),
         (r"\b1 lines\b", "1 line"),
@@ -85,6 +94,7 @@ class Output:
         self.err = err or sys.stderr
         # Decided for each stream: results may go to a file while errors stay on the terminal.
         self._colour = {id(stream): self.wants_colour(stream) for stream in (self.out, self.err)}
+        self._asking = asyncio.Lock()
 
     @staticmethod
     def wants_colour(stream: IO[str]) -> bool:
@@ -229,9 +239,42 @@ class Output:
 
     def confirm(self, question: str) -> bool:
         """Asks the person at the terminal, who must say yes."""
+        self._ask(question)
+        return self._reads_yes()
+
+    def _ask(self, question: str) -> None:
         self.err.write(f"{safe(question)} [y/N] ")
         self.err.flush()
+
+    @staticmethod
+    def _reads_yes() -> bool:
         return sys.stdin.readline().strip().casefold() in {"y", "yes"}
+
+    def answering(self) -> dict[str, Any]:
+        """The options of a call with which the person at the terminal is asked while it runs; none without a person."""
+        return {"on_input": self._answer_form, "capabilities": _ASKS} if self.interactive else {}
+
+    async def _answer_form(self, method: str, params: Raw) -> Raw:
+        """Yes or no is asked; whatever else a server wants to know is declined, and that is said."""
+        form = msgspec.json.decode(params)
+        schema = form.get("requestedSchema") or {}
+        boxes = schema.get("properties") or {}
+        if [box.get("type") for box in boxes.values()] != ["boolean"]:
+            self.note(one_line(f"declined what was asked, since only yes and no are asked here: {form.get('message')}"))
+            return Raw(b'{"action":"decline"}')
+        loop = asyncio.get_running_loop()
+        typed = asyncio.Event()
+        async with self._asking:  # a script may make several calls at once
+            self._ask(str(form.get("message")))
+            # A thread that waits for a line could not be ended by Ctrl-C.
+            loop.add_reader(sys.stdin.fileno(), typed.set)
+            try:
+                await typed.wait()
+            finally:
+                loop.remove_reader(sys.stdin.fileno())
+            if not self._reads_yes():
+                return Raw(b'{"action":"decline"}')
+        return Raw(msgspec.json.encode({"action": "accept", "content": dict.fromkeys(boxes, True)}))
 
     @property
     def interactive(self) -> bool:

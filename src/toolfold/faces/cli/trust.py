@@ -5,6 +5,7 @@ import argparse
 import os
 from difflib import unified_diff
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -12,7 +13,7 @@ from msgspec import Raw
 from toolfold.config.acceptance import ProjectFile, _Acceptances
 from toolfold.config.reader import _project_file
 from toolfold.errors import ConfigError
-from toolfold.faces.cli.build import run_with_catalogue
+from toolfold.faces.cli.build import _leaves_text, run_with_catalogue
 from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.gateway import Gateway
 from toolfold.types import Tool, ToolDefinition
@@ -73,7 +74,11 @@ def _accept(arguments: argparse.Namespace, output: Output) -> None:
 
 
 def _print_review(arguments: argparse.Namespace, output: Output) -> None:
-    review = run_with_catalogue(arguments, lambda gateway: gateway.trust.review())
+    async def work(gateway: Gateway) -> tuple[Any, int]:
+        review = await gateway.trust.review()
+        return review, sum(record.others for record in await gateway.catalogue.servers())
+
+    review, others = run_with_catalogue(arguments, work)
     if output.as_json:
         output.data({"tools": review.tools, "standings": review.standings})
         return
@@ -88,7 +93,7 @@ def _print_review(arguments: argparse.Namespace, output: Output) -> None:
             output.line(f"    {output.style(f'flag:{flag.kind}', 'red')} {one_line(f'{flag.reason}: {flag.excerpt}')}")
     waiting = sum(standing.state != "accepted" for standing in review.standings)
     flagged = sum(bool(standing.flags) for standing in review.standings)
-    output.note(f"{review.tools:,} tools: {waiting} to accept, {flagged} flagged")
+    output.note(f"{_leaves_text(review.tools - others, others)}: {waiting} to accept, {flagged} flagged")
     if waiting:
         output.note("look at one with `toolfold trust --list ID`, accept it with `toolfold trust ID`")
 
