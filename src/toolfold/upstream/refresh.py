@@ -145,12 +145,12 @@ class UpstreamManager:
             self._failures.pop(name, None)
         if self._pool is not None:
             self._pool.reconfigure(settings.servers, _pool_limits(settings))
-        await self._remove(gone)
         concerned = self._use_rules(earlier, settings.rules)
         for name in changed:
             self._events.emit("upstream.configured", server=name, new=name not in before)
         for name in concerned.union(changed):
             self._start_reread(name)
+        await self._remove(gone)  # last: where the store fails, all else has taken effect
         self._events.emit("config.changed")
 
     def _use_rules(self, earlier: Sequence[MetadataRule], now: Sequence[MetadataRule]) -> set[str]:
@@ -229,7 +229,7 @@ class UpstreamManager:
             self._events.subscribe(self._on_ready, only="upstream.ready"),
             self._events.subscribe(self._on_failed, only="upstream.failed"),
         ]
-        self.tasks.start(self._stay_fresh(), name="keeping lists fresh")
+        self.tasks.keep(self._stay_fresh, name="keeping lists fresh")
         return pool
 
     def _make(self, spec: ServerSpec, hooks: "Hooks") -> "Upstream":
