@@ -114,6 +114,9 @@ def _check_whole(before: Settings, now: Settings) -> None:
     for left in now.withheld:
         if left.path in before.sources:
             raise ConfigError(left.text, next_action=f"accept it: {left.command}")
+    for file in now.unaccepted:  # at the start it counted; a change of it waits
+        if file not in before.unaccepted:
+            raise ConfigError(f"{file.path} {file.reason}", next_action=f"accept it: {file.command}")
     if gone := [path for path in before.sources if path not in now.sources and not path_exists(path)]:
         raise ConfigError(f"{gone[0]} is no longer there", next_action="put it back, or start toolfold anew")
     if now.home != before.home:
