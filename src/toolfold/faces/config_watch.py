@@ -15,7 +15,6 @@ from pathlib import Path
 
 from toolfold.config import Settings
 from toolfold.config.acceptance import ACCEPTED_FILE
-from toolfold.config.files import path_exists
 from toolfold.config.toml_file import TomlFile
 from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.gateway import Gateway
@@ -117,7 +116,7 @@ def _check_whole(before: Settings, now: Settings) -> None:
     for file in now.unaccepted:  # at the start it counted; a change of it waits
         if file not in before.unaccepted:
             raise ConfigError(f"{file.path} {file.reason}", next_action=f"accept it: {file.command}")
-    if gone := [path for path in before.sources if path not in now.sources and not path_exists(path)]:
+    if gone := [path for path in before.sources if path not in now.sources and _state(path) is None]:
         raise ConfigError(f"{gone[0]} is no longer there", next_action="put it back, or start toolfold anew")
     if now.home != before.home:
         where = now.sources[-1] if now.sources else "no file"
