@@ -309,7 +309,13 @@ class UpstreamManager:
         for name in specs.keys() & set(servers):
             if self._remembered.get(name) != (digest := specs[name].mark()):
                 self._remembered[name] = digest
-                self._writes.start(self._store.put(_CONFIGURED_NAMESPACE, name, digest), name=f"remembering {name}")
+                self._writes.start(self._remember(_CONFIGURED_NAMESPACE, name, digest), name=f"remembering {name}")
+
+    async def _remember(self, namespace: str, server: str, value: bytes) -> None:
+        try:
+            await self._store.put(namespace, server, value)
+        except StoreError as error:  # the next time it is found out again
+            log.debug("%s cannot be remembered: %s", server, error.message)
 
     def specs(self) -> tuple[ServerSpec, ...]:
         return (*self._settings.servers, *(upstream.spec for upstream in self._ready_made))
@@ -540,7 +546,7 @@ class UpstreamManager:
             self._start_read(event.data["server"])
 
     def _remember_era(self, server: str, era: Era) -> None:
-        self._writes.start(self._store.put(ERAS_NAMESPACE, server, era.encode()), name=f"remembering {server}")
+        self._writes.start(self._remember(ERAS_NAMESPACE, server, era.encode()), name=f"remembering {server}")
 
     def _start_reread(self, server: str) -> None:
         """Starts one reread of a server, however often it says meanwhile that its tools changed."""
