@@ -218,6 +218,10 @@ def read_client_file(path: str | os.PathLike[str], *, home: str | os.PathLike[st
 def _check_client(client: str | None) -> None:
     if client is None or client in CLIENTS:
         return
+    if "/" in client or Path(client).suffix in {".json", ".jsonc", ".toml"}:
+        raise ConfigError(
+            f"there is no file {client}", hints=list(CLIENTS), next_action="Check the path, or name a client."
+        )
     meant = closest_match(client, CLIENTS)
     raise ConfigError(
         f"'{client}' is not a client that toolfold knows",
@@ -238,11 +242,13 @@ class _Source:
 
     def __init__(self, path: Path) -> None:
         self.locate: Locator
+        self.duplicates: list[KeyPath] = []  # TOML refuses them
         text = read_text(path)
         self.is_json = is_json(path, text)
         if self.is_json:
             document = parse_json(path, text if text.strip() else "{}")
             self.value, self.locate = document.value, document.locate
+            self.duplicates = document.duplicates
         else:
             self.value, self.locate = parse_toml(path, text), TomlPositions(text).locate
 
@@ -295,6 +301,8 @@ def _parse(location: _Location, path: Path, source: _Source, person: Path, proje
         # A checker each: what is wrong with one server holds up no other.
         checker = Checker(str(path), source.locate, lenient=True)
         at = (*location.key, written)
+        if at in source.duplicates:
+            checker.warning(at, "stands twice in this file", "Only the last counts; the others are not taken over.")
         table = normalise_table(entry, location.dialect, inputs, checker, at) or {}
         if written in excluded:
             table["enabled"] = False

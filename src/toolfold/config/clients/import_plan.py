@@ -402,7 +402,7 @@ def check_import(plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite] = (
             problems.append(error)
     if len(problems) > 1:
         hints = [error.message for error in problems]
-        message = f"{problems[0].message} (and {len(problems) - 1} more problems)"
+        message = f"{problems[0].message} (and {len(problems) - 1} more problem{'s' * (len(problems) > 2)})"
         raise ConfigError(message, hints=hints, next_action=problems[0].next_action)
     if problems:
         raise problems[0]
