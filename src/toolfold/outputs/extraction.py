@@ -90,7 +90,7 @@ async def extract_from(
     strategy, body, problem = await _attempt(document, request, mode, budget, options)
     failed, warning = False, ""
     if isinstance(problem, OutputError):  # the request itself cannot be done, so no other strategy helps
-        failed, body = True, f"{problem.message}. Next: {problem.next_action}."
+        failed, body = True, f"{problem.message.removesuffix('.')}. Next: {problem.next_action.removesuffix('.')}."
     elif problem and strategy != "truncate":
         warning = f"WARNING: the {strategy} strategy could not run: {problem}."
         log.warning("extraction from %s of %s fell back to truncate: %s", document.handle, document.tool, problem)

@@ -540,7 +540,8 @@ class SearchService:
         error = await self._no_match(view, query, path, snapshot, tags)
         if sure or error.categories or not 0 < tools <= _FEW_TOOLS:
             raise error
-        return f"nothing fits for sure; these are the nearest of all {tools} tools, with the probability that each fits"
+        of_all = f"of all {tools} tools" if tools > 1 else "of one tool"
+        return f"nothing fits for sure; these are the nearest {of_all}, with the probability that each fits"
 
     async def _no_match(
         self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, tags: Sequence[str]

@@ -63,7 +63,7 @@ def doctor(arguments: argparse.Namespace, output: Output) -> int:
     for finding in findings:
         mark = output.style(MARKS[finding.verdict], COLOURS[finding.verdict])
         output.prose(f"{mark} {output.style(finding.subject, 'bold')}: {output.short_path(one_line(finding.text))}", 4)
-        if finding.fix:
+        if finding.fix and finding.fix not in finding.text:
             output.prose(f"    {output.style('next:', 'cyan')} {output.short_path(one_line(finding.fix))}", 6)
     minded = sum(finding.verdict == "mind" for finding in findings)
     output.line()
@@ -404,7 +404,7 @@ def _check_catalogue(settings: Settings) -> Iterator[Finding]:
 async def _look(settings: Settings, gateway: Gateway) -> list[Finding]:
     """Everything that only the catalogue can tell."""
     tree = await gateway.tree(depth=1)
-    found = [well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")]
+    found = [well("catalogue", f"{plural(tree.tools, 'tool')}, build {tree.generation}")]
     checks = {
         "catalogue": _check_last_build,
         "trust": _check_trust,
@@ -477,9 +477,9 @@ async def _check_trust(_: Settings, gateway: Gateway) -> list[Finding]:
     review = await gateway.trust.review()
     waiting = [standing.tool_id for standing in review.standings if standing.state != "accepted"]
     flagged = [standing.tool_id for standing in review.standings if standing.flags]
-    pairs = ((waiting, "changed or are new and not accepted"), (flagged, "have odd texts"))
+    pairs = ((waiting, "changed, or new and not accepted"), (flagged, "with odd texts"))
     return [
-        mind("trust", f"{len(tools)} tools {text}: {_few(tools, 3)}", "look: toolfold trust --list")
+        mind("trust", f"{plural(len(tools), 'tool')} {text}: {_few(tools, 3)}", "look: toolfold trust --list")
         for tools, text in pairs
         if tools
     ]
@@ -510,4 +510,4 @@ def _check_running_servers(settings: Settings) -> Iterator[Finding]:
         else:
             seconds = state.open_seconds or 0.0
             protocol = state.info.protocol_version or "none"
-            yield well(subject, f"{state.tools} tools in {seconds:.1f} s, MCP {protocol}")
+            yield well(subject, f"{plural(state.tools or 0, 'tool')} in {seconds:.1f} s, MCP {protocol}")

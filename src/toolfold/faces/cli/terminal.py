@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from toolfold.errors import InvalidArguments, NoMatchInCategory, OutputError, ToolfoldError
+from toolfold.errors import InvalidArguments, NoMatchInCategory, OutputError, ToolfoldError, UnknownPath
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -61,6 +61,7 @@ _FOR_PERSON: tuple[tuple[re.Pattern[str], _Words], ...] = tuple(
         (r"use a handle that there is\b", "see what there is: toolfold outputs"),
         (r'call inspect_tool_output with field_path="(.*?)", or with ""', r"give the path '\1', or none"),
         (r"\b(in|from) hints\b", "above"),
+        (r"named in `tools` fit, from all categories", "above fit, from all categories"),
         # Not as a part of a tool's id, such as toolbox.run_script.
         (r"(?<![\w.])expand_tool\b", "toolfold expand"),
         (r"(?<![\w.])call_tool\b", "toolfold call"),
@@ -199,6 +200,8 @@ class Output:
                 self.note(f"  - {self.short_path(one_line(text))}")
         for path in error.categories if isinstance(error, NoMatchInCategory) else ():
             self.note(f"  - in {one_line(' / '.join(path))}")
+        for tool in error.tools if isinstance(error, UnknownPath) else ():
+            self.note(f"  - {one_line(tool['tool_id'])}  {one_line(tool['summary'])}")
         action = self.for_person(error.next_action)
         if action and action.rstrip(".") not in self.for_person(error.message):
             self.labelled("next:", "cyan", action if error.hints else _NOTHING_ABOVE.sub("", action))

@@ -12,7 +12,7 @@ from msgspec import Raw
 from toolfold.config.acceptance import ProjectFile, _Acceptances
 from toolfold.config.reader import _project_file
 from toolfold.errors import ConfigError
-from toolfold.faces.cli.build import run_with_catalogue
+from toolfold.faces.cli.build import plural, run_with_catalogue
 from toolfold.faces.cli.terminal import Output, one_line
 from toolfold.gateway import Gateway
 from toolfold.types import Tool, ToolDefinition
@@ -88,7 +88,7 @@ def _print_review(arguments: argparse.Namespace, output: Output) -> None:
             output.line(f"    {output.style(f'flag:{flag.kind}', 'red')} {one_line(f'{flag.reason}: {flag.excerpt}')}")
     waiting = sum(standing.state != "accepted" for standing in review.standings)
     flagged = sum(bool(standing.flags) for standing in review.standings)
-    output.note(f"{review.tools:,} tools: {waiting} to accept, {flagged} flagged")
+    output.note(f"{plural(review.tools, 'tool')}: {waiting} to accept, {flagged} flagged")
     if waiting:
         output.note("look at one with `toolfold trust --list ID`, accept it with `toolfold trust ID`")
 
