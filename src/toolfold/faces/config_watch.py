@@ -96,7 +96,11 @@ class ConfigWatch:
                 log.warning("the new configuration is not used, the earlier one stays: %s", text)
             self._said = text
             return
-        self._said, self._latest, self._whole = "", settings, False
+        self._said = ""
+        await self._apply(settings)
+
+    async def _apply(self, settings: Settings) -> None:
+        self._latest, self._whole = settings, False
         try:
             rest = await self._gateway.reconfigure(settings)
         except ToolfoldError as error:  # the store's: what it could not write, a build writes
@@ -110,12 +114,25 @@ class ConfigWatch:
 
 def _check_whole(before: Settings, now: Settings) -> None:
     """Refuses what looks like an accident: a file that is gone, or was emptied; and one that is not accepted."""
+    _check_accepted(before, now)
+    _check_there(before, now)
+    if before.servers and not now.servers and not _names_none(now):
+        raise ConfigError(
+            f"{now.sources[0] if now.sources else 'the configuration'} names no servers any more",
+            next_action="to serve none, write an empty [servers] there, or disable them",
+        )
+
+
+def _check_accepted(before: Settings, now: Settings) -> None:
     for left in now.withheld:
         if left.path in before.sources:
             raise ConfigError(left.text, next_action=f"accept it: {left.command}")
     for file in now.unaccepted:  # at the start it counted; a change of it waits
         if file not in before.unaccepted:
             raise ConfigError(f"{file.path} {file.reason}", next_action=f"accept it: {file.command}")
+
+
+def _check_there(before: Settings, now: Settings) -> None:
     if gone := [path for path in before.sources if path not in now.sources and _state(path) is None]:
         raise ConfigError(f"{gone[0]} is no longer there", next_action="put it back, or start toolfold anew")
     if now.home != before.home:
@@ -123,11 +140,6 @@ def _check_whole(before: Settings, now: Settings) -> None:
         raise ConfigError(f"{where} counts here now, with a state folder of its own", next_action="start toolfold anew")
     if missing := set(before.sources).difference(now.sources):
         raise ConfigError(f"{min(missing)} no longer counts here", next_action="start toolfold anew")
-    if before.servers and not now.servers and not _names_none(now):
-        raise ConfigError(
-            f"{now.sources[0] if now.sources else 'the configuration'} names no servers any more",
-            next_action="to serve none, write an empty [servers] there, or disable them",
-        )
 
 
 def _names_none(settings: Settings) -> bool:

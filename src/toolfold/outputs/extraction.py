@@ -33,7 +33,7 @@ from toolfold.outputs.full_chunked import extract_chunked, plan_chunks
 from toolfold.outputs.limiter import run_limited
 from toolfold.outputs.local.answer import answer, exact_answer
 from toolfold.outputs.local.index import IndexCache
-from toolfold.outputs.local.source import HEAD, is_binary, media_type_of
+from toolfold.outputs.local.source import HEAD, _media_type_of, is_binary
 from toolfold.outputs.model_budget import ModelBudget
 from toolfold.outputs.named_parts import NamedParts
 from toolfold.outputs.prompts import new_nonce
@@ -298,7 +298,7 @@ def _describe_file(path: Path, name: str, identity: str, *, exact: bool) -> Docu
         while block := file.read(READ_BYTES):
             lines.add(block)
         if binary:
-            return Document(path, name, "{}", handle, lines.bytes, 0, 0, media_type_of(head))
+            return Document(path, name, "{}", handle, lines.bytes, 0, 0, _media_type_of(head))
         tokens = count_tokens(file.fileno(), lines.bytes, lambda: None) if exact else math.ceil(lines.bytes / 4)
     return Document(path, name, "{}", handle, lines.bytes, lines.lines, tokens)
 

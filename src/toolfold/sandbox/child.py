@@ -19,7 +19,7 @@ from toolfold.sandbox.channel import Channel, FrameListener
 from toolfold.sandbox.control_messages import Message
 from toolfold.sandbox.exit_status import decode_exit
 from toolfold.sandbox.output_capture import OutputCapture
-from toolfold.sandbox.scratch import Scratch, family
+from toolfold.sandbox.scratch import Scratch, _family
 from toolfold.sandbox.status_channel import StatusChannel
 
 # How long after a child's end its pipes may stay open: a process it started could hold them and escape the kill.
@@ -224,4 +224,4 @@ class HostedChild:
 
 
 def _tasks_of(pid: int) -> int:
-    return sum(len(tasks) for _, tasks in family(pid))
+    return sum(len(tasks) for _, tasks in _family(pid))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolfold.sandbox import libc, rlimits, seccomp
-from toolfold.sandbox.libc import syscall
+from toolfold.sandbox.libc import _set_capabilities, syscall
 from toolfold.sandbox.readable_paths import DEVICES
 
 # Landlock: which files a child may open, and that it may reach no port, abstract socket or process outside.
@@ -140,7 +140,7 @@ def _apply_layers(isolation: Any, message: dict[str, Any], home: str, numbers: d
     _drop_bounding_set()
     if isolation.uid is not None:
         _switch_user(isolation.uid, keep_capabilities=isolation.reads_all)
-    libc.set_capabilities(1 << libc.CAPABILITIES["DAC_READ_SEARCH"] if isolation.reads_all else 0)
+    _set_capabilities(1 << libc.CAPABILITIES["DAC_READ_SEARCH"] if isolation.reads_all else 0)
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     libc.prctl(libc.PR_SET_PDEATHSIG, int(signal.SIGKILL))
     rlimits.apply(numbers)

@@ -24,10 +24,10 @@ from toolfold.sandbox.libc import (
     CAPABILITIES,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
+    _capabilities,
+    _set_capabilities,
     call,
-    capabilities,
     prctl,
-    set_capabilities,
     syscall,
 )
 from toolfold.sandbox.readable_paths import DEVICES, readable_paths, resolve_links
@@ -112,18 +112,21 @@ class _Isolation:
             self.reads_all = not all(map(_others_may_read, self.readable))
             self.uid = _NOBODY if self._first_uid is None else self._first_uid + int(message["id"])
 
+    def _lacking(self) -> list[str]:
+        """The capabilities that are missing to make a child another user."""
+        needed = self._for_user if self.backend == "native" else ("SETGID", "SETUID")
+        if not all(map(_others_may_read, self.readable)):
+            needed = (*needed, "DAC_READ_SEARCH")
+        held = _capabilities()
+        return [f"CAP_{name}" for name in needed if not held >> CAPABILITIES[name] & 1]
+
     def _decide_user(self) -> None:
         """Whether children become other users. Root that lacks a capability for it confines them as anybody would."""
-        if self._becomes_user:
-            needed = self._for_user if self.backend == "native" else ("SETGID", "SETUID")
-            if not all(map(_others_may_read, self.readable)):
-                needed = (*needed, "DAC_READ_SEARCH")
-            held = capabilities()
-            if lacking := [f"CAP_{name}" for name in needed if not held >> CAPABILITIES[name] & 1]:
-                self._becomes_user = False
-                self.problems.append(
-                    f"no user of its own for each child: toolfold runs as root without {', '.join(lacking)}"
-                )
+        if self._becomes_user and (lacking := self._lacking()):
+            self._becomes_user = False
+            self.problems.append(
+                f"no user of its own for each child: toolfold runs as root without {', '.join(lacking)}"
+            )
         if os.geteuid() == 0 and self.backend == "native" and not self._becomes_user:
             self.uncounted = not self.cgroups.counts_tasks and not _kernel_counts_tasks()
             if self.uncounted:
@@ -372,7 +375,7 @@ def _kernel_counts_tasks() -> bool:
     pid = os.fork()
     if pid == 0:
         try:
-            set_capabilities(0)
+            _set_capabilities(0)
             resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
             if os.fork() == 0:
                 os._exit(0)

@@ -48,14 +48,14 @@ def prctl(option: int, *arguments: object) -> int:
     return call("prctl", option, *arguments, *[0] * (4 - len(arguments)), what=f"prctl {option}")
 
 
-def capabilities() -> int:
+def _capabilities() -> int:
     """The effective ones of this process, a bit for each."""
     sets = (ctypes.c_uint32 * 6)()
     call("capget", (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), sets)
     return sets[0] | sets[3] << 32
 
 
-def set_capabilities(bits: int) -> None:
+def _set_capabilities(bits: int) -> None:
     """Keeps only these, of those that are held."""
     sets = (ctypes.c_uint32 * 6)(bits, bits, 0, 0, 0, 0)
     call("capset", (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), sets)

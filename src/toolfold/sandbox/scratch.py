@@ -93,7 +93,7 @@ def _unlinked_files(pid: int, folder: str) -> dict[int, int]:
     A script could hide any amount of data in them, since no listing of the folder shows them.
     """
     sizes: dict[int, int] = {}
-    for process, _ in family(pid):
+    for process, _ in _family(pid):
         with contextlib.suppress(OSError):
             before = _open_files(process)
             # Listed again afterwards, or a file opened meanwhile would seem to be mapped only.
@@ -101,7 +101,7 @@ def _unlinked_files(pid: int, folder: str) -> dict[int, int]:
     return sizes
 
 
-def family(pid: int) -> Iterator[tuple[Path, list[Path]]]:
+def _family(pid: int) -> Iterator[tuple[Path, list[Path]]]:
     """A process and all that it started, each with its threads."""
     pending, visited = [pid], set()
     while pending:

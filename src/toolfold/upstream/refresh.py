@@ -24,7 +24,7 @@ from toolfold.config import MetadataRule, Settings
 from toolfold.containers import TaskSet
 from toolfold.errors import ServerTimeout, SignInRequired, StoreError, ToolfoldError, UpstreamError
 from toolfold.events import Event, Events
-from toolfold.storage.base import ServerRecord, Store
+from toolfold.storage.base import ServerRecord, Store, _put_hint
 from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
 from toolfold.upstream.arrivals import _Arrivals
 from toolfold.upstream.caller_tools import CallerTools
@@ -309,13 +309,7 @@ class UpstreamManager:
         for name in specs.keys() & set(servers):
             if self._remembered.get(name) != (digest := specs[name].mark()):
                 self._remembered[name] = digest
-                self._writes.start(self._remember(_CONFIGURED_NAMESPACE, name, digest), name=f"remembering {name}")
-
-    async def _remember(self, namespace: str, server: str, value: bytes) -> None:
-        try:
-            await self._store.put(namespace, server, value)
-        except StoreError as error:  # the next time it is found out again
-            log.debug("%s cannot be remembered: %s", server, error.message)
+                self._writes.start(_put_hint(self._store, _CONFIGURED_NAMESPACE, name, digest))
 
     def specs(self) -> tuple[ServerSpec, ...]:
         return (*self._settings.servers, *(upstream.spec for upstream in self._ready_made))
@@ -546,7 +540,7 @@ class UpstreamManager:
             self._start_read(event.data["server"])
 
     def _remember_era(self, server: str, era: Era) -> None:
-        self._writes.start(self._remember(ERAS_NAMESPACE, server, era.encode()), name=f"remembering {server}")
+        self._writes.start(_put_hint(self._store, ERAS_NAMESPACE, server, era.encode()))
 
     def _start_reread(self, server: str) -> None:
         """Starts one reread of a server, however often it says meanwhile that its tools changed."""

@@ -198,10 +198,8 @@ class Output:
             text = _hint_text(hint)
             if text not in error.message:
                 self.note(f"  - {self.short_path(one_line(text))}")
-        for path in error.categories if isinstance(error, NoMatchInCategory) else ():
-            self.note(f"  - in {one_line(' / '.join(path))}")
-        for tool in error.tools if isinstance(error, UnknownPath) else ():
-            self.note(f"  - {one_line(tool['tool_id'])}  {one_line(tool['summary'])}")
+        for text in _elsewhere(error):
+            self.note(f"  - {one_line(text)}")
         action = self.for_person(error.next_action)
         if action and action.rstrip(".") not in self.for_person(error.message):
             self.labelled("next:", "cyan", action if error.hints else _NOTHING_ABOVE.sub("", action))
@@ -280,6 +278,13 @@ class Output:
                 shown = done
 
             yield show
+
+
+def _elsewhere(error: ToolfoldError) -> list[str]:
+    """What fits in other places than the one that was asked about."""
+    if isinstance(error, NoMatchInCategory):
+        return [f"in {' / '.join(path)}" for path in error.categories]
+    return [f"{tool['tool_id']}  {tool['summary']}" for tool in error.tools] if isinstance(error, UnknownPath) else []
 
 
 def _hint_text(hint: Any) -> str:

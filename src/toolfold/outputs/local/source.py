@@ -62,7 +62,7 @@ def is_binary(head: bytes) -> bool:
     return zeros > len(head) // 100 or (controls > len(head) // 100 and not _is_utf8(head))
 
 
-def media_type_of(head: bytes) -> str:
+def _media_type_of(head: bytes) -> str:
     """What binary content is, by its first bytes."""
     return next((kind for start, kind in _MAGIC.items() if head.startswith(start)), BINARY_TYPE)
 

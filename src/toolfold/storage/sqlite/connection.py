@@ -26,12 +26,12 @@ _MIGRATIONS = tuple(file.read_text("utf-8") for file in sorted(Path(__file__).wi
 
 class _Frozen(sqlite3.Connection):
     """Reads a file as it lies there, where nothing can be written beside it: no lock is held, and nobody is seen that
-    writes. So it is good only as long as the file is as it was: see `is_current`."""
+    writes. So it is good only as long as the file is as it was: see `_is_current`."""
 
     state: object = None
 
 
-def is_current(connection: sqlite3.Connection, path: Path) -> bool:
+def _is_current(connection: sqlite3.Connection, path: Path) -> bool:
     return not isinstance(connection, _Frozen) or connection.state == _state(path)
 
 

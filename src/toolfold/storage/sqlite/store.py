@@ -29,7 +29,7 @@ from toolfold.storage.base import (
     fold_path,
 )
 from toolfold.storage.records import encode, encode_definition, encode_tool
-from toolfold.storage.sqlite.connection import connect, is_current, transaction, translate_errors
+from toolfold.storage.sqlite.connection import _is_current, connect, transaction, translate_errors
 from toolfold.storage.sqlite.snapshot import _read_generation, _SqliteSnapshot
 from toolfold.types import Node, Path, Tool
 
@@ -147,7 +147,7 @@ class SqliteStore:
 
     def _data_version(self) -> int:
         """What SQLite counts up for one connection whenever another writes."""
-        if self._watcher is not None and not is_current(self._watcher, self.path):
+        if self._watcher is not None and not _is_current(self._watcher, self.path):
             self._watcher.close()
             self._watcher, self._seen_version = None, None
         if self._watcher is None:
@@ -230,7 +230,7 @@ class SqliteStore:
     def take_reader(self) -> sqlite3.Connection:
         """A read connection that nobody uses. Only in the reading thread."""
         while self._idle:
-            if is_current(reader := self._idle.pop(), self.path):
+            if _is_current(reader := self._idle.pop(), self.path):
                 return reader
             reader.close()
         return self._connect()
