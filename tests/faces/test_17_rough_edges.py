@@ -103,6 +103,28 @@ def test_17_what_is_said_is_right_and_leads_on(folder: Path, name: str) -> None:
     assert [text for text in texts if text not in said] == [], said
 
 
+def test_17_last_words_of_a_server_show_no_password_however_it_is_called(folder: Path) -> None:
+    secrets = {"DB_PW": "qwert-uiop-1", "MYPW": "qwert-uiop-2", "ADMIN_PIN": "815815", "ACCESS_CODE": "qwert-uiop-4"}
+    env = ", ".join(f'{name} = "{value}"' for name, value in secrets.items())
+    script = 'echo "bad login: $DB_PW $MYPW $ADMIN_PIN $ACCESS_CODE" >&2; exit 3'
+    table = f"[servers.dead]\ncommand = 'sh'\nargs = ['-c', '{script}']\nenv = {{ {env} }}\n"
+    (folder / "dead.toml").write_text(f"{table}[outputs]\nredact_secrets = true\n")
+    said = "".join(
+        typed(folder, ["--config", "dead.toml", "--home", "dead", *words])[1]
+        for words in (
+            ["build"],
+            ["servers", "--connect"],
+            ["doctor", "--connect"],
+            ["call", "dead.x"],
+            ["logs", "dead"],
+        )
+    )
+    assert "bad login" in said
+    assert [value for value in secrets.values() if value in said] == []
+    kept = "".join(file.read_text(errors="replace") for file in (folder / "dead" / "logs").iterdir())
+    assert [value for value in secrets.values() if value in kept] == []
+
+
 def test_17_the_doctor_says_each_remedy_once(folder: Path) -> None:
     _, said = typed(folder, ["--config", "utf16.toml", "doctor"])
     assert said.count("Save it as UTF-8") == 1

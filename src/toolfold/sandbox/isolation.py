@@ -131,7 +131,7 @@ class _Isolation:
             self.uncounted = not self.cgroups.counts_tasks and not _kernel_counts_tasks()
             if self.uncounted:
                 self.problems.append(
-                    "no limit of the kernel on threads: it counts none of root's, and there is no control group"
+                    "no limit of the kernel on threads: it counts none of root's, and no control group does"
                 )
 
     def tasks(self) -> int:
