@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     import asyncio
 
+# Between two attempts at work that must go on.
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 60.0
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -61,6 +64,25 @@ class TaskSet:
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return task
+
+    def keep(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> "asyncio.Task[Any]":
+        """As `start`, for work that goes on as long as the program: a fault is logged, and the work begins anew after a
+        pause that grows while it keeps failing."""
+        return self.start(self._keep(work, name), name=name)
+
+    async def _keep(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        import asyncio
+
+        pause_s, clock = _FIRST_PAUSE_S, asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            try:
+                return await work()
+            except Exception:  # noqa: BLE001 - logged; work may fail in any way
+                pause_s = _FIRST_PAUSE_S if clock() - began > _MAX_PAUSE_S else pause_s
+                self._log.exception("%s failed, and is not done until it begins anew in %g s", name, pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
     def _finished(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)

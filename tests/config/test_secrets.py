@@ -193,6 +193,27 @@ def test_printing_settings_shows_no_plain_secret(tmp_path: Path) -> None:
         "PASSWORDS",
         "SECRETS",
         "auth_tokens",
+        *(
+            "DB_PW",
+            "MYPW",
+            "ADMIN_PIN",
+            "ACCESS_CODE",
+            "accessCode",
+            "SMTP_PWD",
+            "MYPWD",
+            "X_PASS",
+            "DBPASS",
+            "PASSCODE",
+        ),
+        *(
+            "LOGIN_PASSWD",
+            "securityCode",
+            "OTP",
+            "GIT_CREDS",
+            "AZURE_STORAGE_CONNECTION_STRING",
+            "--pin",
+            "RECOVERY_CODES",
+        ),
     ],
 )
 def test_a_telling_name_is_a_secrets(name: str) -> None:
@@ -219,10 +240,16 @@ def test_a_telling_name_is_a_secrets(name: str) -> None:
         "num_tokens",
         "tokenizer",
         "secretary",
+        *("BYPASS", "TRESPASS", "COUNTRY_CODE", "SPIN", "PINNED", "OPTION", "PIN_MODE", "ZIP_CODE", "OLD_PWD_DIR"),
     ],
 )
 def test_a_harmless_name_is_not(name: str) -> None:
     assert not is_secret_name(name)
+
+
+def test_a_pin_is_a_secret_and_a_port_is_none() -> None:
+    env = {"ADMIN_PIN": "4711", "ACCESS_CODE": "815815", "GPIO_PIN": "17", "KEY": "8080", "AUTH": "2024"}
+    assert {plain.label for plain in find_plain_secrets({"env": env})} == {"ADMIN_PIN", "ACCESS_CODE"}
 
 
 def test_a_token_of_known_form_is_found_whatever_its_name() -> None:

@@ -1,6 +1,7 @@
 """The configuration is followed while `toolfold serve` runs: what changes in it takes effect, and clients are told."""
 
 import asyncio
+import logging
 import os
 import signal
 import threading
@@ -12,9 +13,14 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp_client_helpers import RecordingClient, text_of
+from msgspec.structs import replace
 from served_config import Served, call, parameters, wait_for_call
 
+from toolfold import Gateway, Settings
 from toolfold.__main__ import main
+from toolfold.config import Policy
+from toolfold.containers import TaskSet
+from toolfold.faces.config_watch import ConfigWatch
 
 pytestmark = pytest.mark.requirement("G-11")
 
@@ -157,6 +163,29 @@ def test_17_watch_tools_trust_and_limits_take_effect_and_no_server_is_started_an
         served.wait_for("held back")
         assert "held back" in call(url, "b.more", {})["error"]["message"]
         assert "started anew" not in "".join(served.said)
+
+
+async def test_17_watch_goes_on_after_a_fault_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """Of whatever kind: a caller that was taken out of the file must not stay let in for good."""
+    policies = (Policy(name="default", deny=("a.*",)),)
+    failures = iter([IndexError("a fault of toolfold"), OSError("no descriptor is left")])
+
+    def load() -> Settings:
+        if failure := next(failures, None):
+            raise failure
+        return replace(gateway.settings, policies=policies)
+
+    tasks = TaskSet(logging.getLogger("toolfold.serve"))
+    async with asyncio.timeout(60), Gateway(Settings()) as gateway:
+        changed = asyncio.Event()
+        gateway.events.subscribe(lambda event: changed.set() if event.name == "config.changed" else None)
+        tasks.keep(ConfigWatch(gateway, load).run, name="watching the configuration")
+        await changed.wait()
+        await tasks.cancel()
+        assert gateway.settings.policies == policies
+    said = [record.getMessage() for record in caplog.records if record.exc_info]
+    assert len(said) == 2
+    assert all("watching the configuration failed, and is not done until it begins anew" in line for line in said)
 
 
 def test_17_watch_a_file_that_was_emptied_changes_nothing_and_says_how_to_serve_none(served: Served) -> None:

@@ -504,6 +504,38 @@ def test_what_changes_while_it_serves_counts_once_it_is_accepted(person: Person)
         assert person.stole()
 
 
+def test_a_file_that_git_does_not_track_waits_for_acceptance_too_when_it_changes(person: Person) -> None:
+    file = person.clone / "toolfold.toml"
+    file.write_text(person.table("theirs"))
+    with serving(person) as served:  # taken for the person's own, never accepted
+        served.wait_for("theirs: started")
+        for change, reason in (("more", "was never accepted"), ("again", "has changed since you accepted it")):
+            person.canary.unlink()
+            file.write_text(file.read_text() + person.table(change))
+            assert f"trust --project {person.clone}" in served.wait_for(f"the earlier one stays: {file} {reason}")
+            assert not person.stole()
+            person.run("trust", "--project")
+            served.wait_for(f"{change}: started")
+
+
+@pytest.mark.parametrize("name", [".mcp.json", "toolfold.toml"])
+@pytest.mark.parametrize("has_own", [True, False])
+def test_a_file_that_is_gone_for_a_while_is_followed_again(person: Person, name: str, has_own: bool) -> None:
+    if not has_own:
+        (person.home / ".toolfold" / "toolfold.toml").unlink()
+    file = person.hostile(file=name)
+    person.run("trust", "--project")
+    with serving(person) as served:
+        served.wait_for("theirs: started")
+        file.unlink()
+        assert "put it back" in served.wait_for(f"the earlier one stays: {file} is no longer there")
+        person.hostile("theirs", "more", file=name)
+        served.wait_for("(more is new)")
+        person.run("trust", "--project")
+        served.wait_for("more: started")
+        assert not any("Traceback" in line for line in served.said)
+
+
 def test_a_served_folder_says_in_its_log_what_it_leaves_out(person: Person) -> None:
     person.hostile()
     with serving(person) as served:

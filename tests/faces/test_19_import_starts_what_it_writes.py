@@ -52,3 +52,20 @@ def test_19_with_the_variable_it_starts_and_what_a_desktop_does_not_see_is_told(
     assert "started from the desktop does not see" in " ".join(said.split())
     assert "(2 servers)" in said
     assert set(left) == {"toolfold"}
+
+
+def test_17_a_variable_that_holds_something_else_stands_for_no_secret(
+    client: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "zzzz9999other")
+    _, said, _ = run(client, capsys)
+    assert "keyed: API_KEY has another value in this environment" in " ".join(said.split())
+    assert "KEYED_API_KEY" in said
+    monkeypatch.setenv("KEYED_API_KEY", KEY)
+    code, said, left = run(client, capsys)
+    assert code == 0
+    assert set(left) == {"toolfold"}
+    assert "set here as the client has it: KEYED_API_KEY" in " ".join(said.split())
+    written = (client.parent / ".toolfold" / "toolfold.toml").read_text(encoding="utf-8")
+    assert "${KEYED_API_KEY}" in written
+    assert "${API_KEY}" not in written

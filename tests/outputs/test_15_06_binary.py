@@ -1,6 +1,8 @@
 """A picture over the limit can be had as it is: as a resource, by its own caller, and is never quoted as text."""
 
 import base64
+import gzip
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -9,6 +11,7 @@ import pytest
 from msgspec import Raw
 from output_scene import Scene, run, text_result, texts
 
+from toolfold.__main__ import main
 from toolfold.faces.mcp_server.leaf_requests import LeafRequests
 from toolfold.faces.mcp_server.leaf_watch import LeafWatch
 from toolfold.faces.mcp_server.surface_app import SurfaceApp
@@ -110,3 +113,28 @@ def test_15_06_binary_content_is_described_and_never_quoted(tmp_path: Path, mode
                 assert f"toolfold://outputs/{handle}" in answer
 
     run(main())
+
+
+ARCHIVE = b"".join(hashlib.sha256(bytes([number, more])).digest() for number in range(200) for more in range(10))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    {
+        "gzip": (gzip.compress(ARCHIVE, mtime=0), "binary data (application/gzip)"),
+        "short": (gzip.compress(b"a few words", mtime=0), "binary data (application/gzip)"),
+        "noise": (ARCHIVE, "binary data (application/octet-stream)"),
+        "latin-1": ("Gr\xfc\xdfe aus M\xfcnchen\n".encode("latin-1") * 40, "text in LATIN-1"),
+        "colours": ("\x1b[31mr\xf4t\x1b[0m\n".encode("latin-1") * 40, "text in LATIN-1"),
+        "controls": (("pipe \x01\x02 été\n" * 40).encode(), "The document is text of"),
+    }.values(),
+)
+def test_17_an_archive_is_no_text_in_another_encoding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, told: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    assert main(["--home", str(tmp_path / "home"), "extract", str(file), "what is in it"]) == 0
+    said = capsys.readouterr().out
+    assert told in said
+    assert ("no text but" in said) == ("binary" in told)

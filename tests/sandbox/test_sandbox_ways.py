@@ -11,7 +11,7 @@ import pytest
 from sandbox_lab import CONFINED, Lab
 
 from toolfold.errors import SandboxError
-from toolfold.sandbox import confinement
+from toolfold.sandbox import confinement, libc
 from toolfold.sandbox import zygote as backends
 from toolfold.sandbox.base import MIB, ChildLimits
 from toolfold.sandbox.readable_paths import resolve_links
@@ -75,6 +75,96 @@ def test_without_namespaces_the_other_layers_hold_alone() -> None:
     assert {"landlock", "seccomp", "rlimits"} <= set(report["layers"])  # type: ignore[call-overload]  # a list, from JSON
     assert "namespaces" not in report["layers"]  # type: ignore[operator]  # as above
     assert "no namespaces" in str(report["missing"])
+
+
+WEAK_ROOT = """
+import json, os, sys
+from toolfold.sandbox import libc
+kept, groups, *command = sys.argv[1:]
+if groups == "no groups":
+    libc.call("unshare", 0x20000)
+    libc.call("mount", None, "/", None, 0x4000 | 0x40000, None)
+    for line in open("/proc/mounts").read().splitlines()[::-1]:
+        if " /sys/fs/cgroup" in line:
+            libc.call("umount2", line.split()[1], 2)
+for number in range(64):
+    if number not in json.loads(kept):
+        try:
+            libc.prctl(libc.PR_CAPBSET_DROP, number)
+        except OSError:
+            break
+os.execv(command[0], command)
+"""
+FOR_A_USER = sorted(libc.CAPABILITIES.values())
+LIMITED = """
+import asyncio, json, sys
+from toolfold.errors import SandboxError
+from toolfold.sandbox.base import ChildLimits
+from toolfold.sandbox.zygote import Zygote
+many = "import threading\\nhold = threading.Event()\\nthreading.stack_size(32768)\\nresult = 0\\n"
+many += "while True:\\n try:\\n  threading.Thread(target=hold.wait, daemon=True).start(); result += 1\\n"
+many += " except RuntimeError:\\n  if result < 40: break\\n"
+async def use(may_fork, code):
+    limits = ChildLimits(wall_s=20, threads=16, may_fork=may_fork)
+    async with Zygote("toolfold.sandbox.probe:execute", ready=1, limits=limits) as zygote:
+        try:
+            async with await zygote.take() as child:
+                await child.send(json.dumps({"code": code}).encode())
+                answer = json.loads(await child.receive() or b"null")
+                return [child.layers, answer, (await child.wait()).ending if answer is None else ""]
+        except SandboxError as error:
+            return str(error)
+print(json.dumps([asyncio.run(use(False, many)), asyncio.run(use(True, "result = 1"))]))
+"""
+
+
+def as_weak_root(kept: list[int], groups: str, *command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """What root says that has these capabilities alone, as in a container."""
+    done = subprocess.run(
+        [sys.executable, "-c", WEAK_ROOT, json.dumps(kept), groups, sys.executable, *command],
+        env={**os.environ, "HOME": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    if "unshare" in done.stderr or "umount2" in done.stderr:
+        pytest.skip("this root may mount nothing")
+    return done
+
+
+@pytest.mark.requirement("U-10")
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be a root without capabilities")
+@pytest.mark.parametrize("groups", ["groups", "no groups"])
+@pytest.mark.parametrize("kept", [[], [7], [0, 1, 3, 5, 6, 7], FOR_A_USER], ids=str)
+def test_root_without_capabilities_runs_scripts_and_the_doctor_names_what_is_missing(
+    kept: list[int], groups: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "s.py"
+    script.write_text("print(6 * 7)\n")
+    (tmp_path / "tools.py").write_text('def add(a: int, b: int) -> int:\n    """Adds."""\n    return a + b\n')
+    (tmp_path / "toolfold.toml").write_text('[servers.own]\nfunctions = "./tools.py"\n')
+    toolfold = ("-m", "toolfold", "--config", str(tmp_path / "toolfold.toml"))
+    ran = as_weak_root(kept, groups, *toolfold, "run", str(script), folder=tmp_path)
+    assert "42" in ran.stdout, ran.stderr
+    told = as_weak_root(kept, groups, *toolfold, "doctor", "--json", folder=tmp_path)
+    findings = [each for each in json.loads(told.stdout)["findings"] if each["subject"] == "sandbox"]
+    layers = findings[0]["text"]
+    assert "14 of 14 attacks stopped by" in layers
+    said = " ".join(each["text"] for each in findings)
+    assert ("user," in layers) != ("no user of its own for each child: toolfold runs as root without CAP_" in said)
+    assert "run `toolfold doctor`" not in told.stdout
+    if groups == "groups":
+        return
+    threads, forking = json.loads(as_weak_root(kept, groups, "-c", LIMITED, folder=tmp_path).stdout)
+    if "user" in threads[0]:  # the kernel counts
+        assert threads[1]["result"] < 40
+        assert forking[1] == {"result": 1}
+    else:  # the host does, and kills
+        assert threads[1:] == [None, "killed"]
+        assert "nothing would bound how many processes it forks" in forking
+        assert "no limit of the kernel on threads" in said
 
 
 @X86_ONLY

@@ -130,6 +130,8 @@ class AuditLog:
         self._refused: BoundedDict[tuple[str, str, str], tuple[float, int]] = BoundedDict(_MAX_ADDRESSES)
         # What the store did not take, and waits for it to be back.
         self._unwritten: list[AuditRow] = []
+        self._why_unwritten = ""
+        self._closing = False
         self.dropped = 0
         self._activity = _Activity(store)
         # What those who send the log elsewhere tell of it.
@@ -334,7 +336,7 @@ class AuditLog:
 
     def _drop(self, steps: int, why: str) -> None:
         self.dropped += steps
-        log.warning("%d steps could not be written to the audit log: %s", steps, why)
+        log.warning("%d step%s could not be written to the audit log: %s", steps, "s" * (steps != 1), why)
 
     def _start_flush(self) -> None:
         if self._timer is not None:
@@ -377,8 +379,8 @@ class AuditLog:
         try:
             await self._store.append_audit(rows, keep=self._settings.max_entries, oldest=oldest)
         except StoreError as error:
-            self._unwritten = rows[-_MAX_PENDING:]
-            if not waited:
+            self._unwritten, self._why_unwritten = rows[-_MAX_PENDING:], error.message
+            if not waited and not self._closing:
                 log.warning("the audit log cannot be written, and waits: %s", error.message)
             if len(rows) > _MAX_PENDING:
                 self._drop(len(rows) - _MAX_PENDING, error.message)
@@ -394,9 +396,10 @@ class AuditLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._closing = True  # what cannot be written now is said once, with how much it is
         await self.flush()
         if self._unwritten:
-            self._drop(len(self._unwritten), "the gateway ended before the store was back")
+            self._drop(len(self._unwritten), self._why_unwritten)
 
     def gauges(self) -> dict[str, float]:
         """What `/metrics` shows of the log; nothing where it is off."""

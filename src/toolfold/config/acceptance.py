@@ -4,7 +4,8 @@ A file that comes with a folder names programs to start and code to import, with
 keyring hold. So one that is merely found counts only once it was accepted, and any change asks again. What toolfold
 itself writes where there was nothing, or over what was accepted, is accepted as it is written. The record lies in
 toolfold's own folder, never in a project. A program that is named may change without the file: that is not looked into.
-Where there is nobody to ask, a `toolfold.toml` that git does not track is taken for the person's own.
+Where there is nobody to ask, a `toolfold.toml` that git does not track is taken for the person's own; a change of it
+while toolfold serves is not: nothing stops where it waits (`ConfigWatch`).
 Above: the reader, `TomlFile`, `toolfold trust --project`. Below: files, `git_index`.
 """
 

@@ -32,14 +32,14 @@ def read_text(path: Path) -> str:
     """The file's text without its byte order mark. Line ends stay as they are."""
     data = _read_bytes(path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise syntax_error(str(path), "the file is UTF-16, and only UTF-8 can be read: save it as UTF-8")
+        raise syntax_error(str(path), "the file is UTF-16, and only UTF-8 can be read", fix="Save it as UTF-8.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # Latin-1 gives a character a byte, so the offset stays true.
         line, column = line_and_column(data[: error.start].decode("latin-1"), error.start)
-        message = "the file is not UTF-8 here: save it as UTF-8"
-        raise syntax_error(str(path), message, line=line, column=column) from None
+        message, fix = "the file is not UTF-8 here", "Save it as UTF-8."
+        raise syntax_error(str(path), message, line=line, column=column, fix=fix) from None
 
 
 def _read_bytes(path: Path) -> bytes:

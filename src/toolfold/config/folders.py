@@ -1,6 +1,8 @@
 """The folders that a configuration is read against: the person's, toolfold's own, the one that work is done in."""
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from toolfold.errors import ConfigError
@@ -21,8 +23,14 @@ def working_folder() -> Path:
 
 def home_folder(environ: Mapping[str, str]) -> Path:
     """The person's home folder."""
-    home = environ.get("HOME") or environ.get("USERPROFILE")
-    return Path(home) if home else Path.home()
+    if home := environ.get("HOME") or environ.get("USERPROFILE"):
+        return Path(home)
+    if hasattr(os, "getuid"):  # an empty HOME would be taken for the root of the disk
+        import pwd
+
+        with suppress(KeyError):
+            return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    return Path.home()
 
 
 def expand_home(text: str, home: Path) -> Path:

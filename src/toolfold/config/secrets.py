@@ -41,14 +41,24 @@ _OAUTH_TEXTS = ("client_secret", "private_key", "client_id", "issuer", "client_m
 
 # Shorter values are words and flags far more often than secrets.
 _MIN_LENGTH = 6
+_MIN_DIGITS = 4
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORDS = frozenset({
-    "apikey", "auth", "authorization", "bearer", "cookie", "credential", "credentials", "dsn", "jwt", "key", "pass",
-    "passphrase", "passwd", "password", "pat", "pwd", "secret", "sshpass", "token",
+    "apikey", "auth", "authorization", "bearer", "cookie", "cred", "credential", "credentials", "creds", "dsn", "jwt",
+    "key", "otp", "pass", "passphrase", "pat", "pin", "secret", "token", "totp",
 })  # fmt: skip
-# How a word may end that runs together with the one before it: `PGPASSWORD`, `authtoken`.
-_SECRET_ENDS = ("apikey", "passwd", "password", "secret", "token")
+# How a word may end that runs together with the one before it: `PGPASSWORD`, `authtoken`, `MYPW`.
+_SECRET_ENDS = ("apikey", "passcode", "passwd", "password", "pw", "pwd", "secret", "token")
+# `pass` ends other words, too: a short one may stand before it.
+_PASS = re.compile(r"[a-z]{2,5}pass")
+_NO_PASS = frozenset({"bypass", "compass", "surpass", "trespass"})
+# A code is no secret by itself; one of these before it says that it is.
+_CODE = re.compile(
+    r"(?:access|confirmation|door|entry|invite|pairing|pass|pin|recovery|secret|security|unlock|verification)codes?"
+)
+# Of what bears one of these names even a few digits are secret.
+_DIGITS = re.compile(r"(?:.*[^a-z])?(?:pin|otp|passcode|code)s?(?:[^a-z].*)?", re.IGNORECASE)
 # Beside one of these, `tokens` are what a model reads, and no secrets.
 _COUNTING = frozenset({
     "budget", "completion", "count", "input", "limit", "max", "min", "num", "output", "prompt", "total", "used",
@@ -380,13 +390,16 @@ def is_secret_name(name: str) -> bool:
     words = [word.casefold() for word in _WORDS.findall(name)]
     if not words or words == ["pwd"] or words[-1] in _HARMLESS_ENDS or "public" in words:
         return False
-    counts = bool(_COUNTING.intersection(words))
-    return "apikey" in "".join(words) or any(_is_secret_word(word, counts) for word in words)
+    counts, joined = bool(_COUNTING.intersection(words)), "".join(words)
+    is_known = "apikey" in joined or "connectionstring" in joined or _CODE.search(joined) is not None
+    return is_known or any(_is_secret_word(word, counts) for word in words)
 
 
 def _is_secret_word(word: str, counts: bool) -> bool:
     if word.endswith("tokens") and (counts or word.removesuffix("tokens") in _COUNTING):
         return False
+    if _PASS.fullmatch(word):
+        return word not in _NO_PASS
     return word in _SECRET_WORDS or word.removesuffix("s").endswith(_SECRET_ENDS)
 
 
@@ -439,7 +452,7 @@ def _whole(place: KeyPath, text: str, label: str, start: int = 0) -> Iterator[Pl
     scheme = _SCHEME.match(text, start)
     start = scheme.end() if scheme else start
     value = text[start:]
-    if _could_be_secret(value):
+    if _could_be_secret(value) or (_DIGITS.fullmatch(label) and value.isdigit() and len(value) >= _MIN_DIGITS):
         yield PlainSecret(place=place, start=start, end=len(text), value=value, label=label)
 
 

@@ -235,7 +235,9 @@ class _Fields:
         if " " in command.strip() and "args" not in self._table and not Path(command).exists():
             fix = 'Write command = "program" and args = ["first", "second"].'
             self._checker.warning(path, "the command has blanks and is taken as one program's name", fix)
-        return self._context.expand(command)
+        command = self._context.expand(command)
+        # A path that loses its `./` would be looked for on PATH.
+        return str(expand_home(command, self._context.user)) if command.startswith("~/") else command
 
     def args(self) -> tuple[str, ...]:
         args = self._checker.texts(self._table.get("args", []), (*self._path, "args")) or ()

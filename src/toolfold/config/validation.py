@@ -281,8 +281,14 @@ def _config_error(problems: list[_Problem]) -> ConfigError:
     )
 
 
-def syntax_error(file: str, message: str, *, line: int | None = None, column: int | None = None) -> ConfigError:
-    fix = "Correct the syntax there; nothing else in the file was checked yet."
+def syntax_error(
+    file: str,
+    message: str,
+    *,
+    line: int | None = None,
+    column: int | None = None,
+    fix: str = "Correct the syntax there; nothing else in the file was checked yet.",
+) -> ConfigError:
     return _config_error([_Problem(file=file, message=message, line=line, column=column, fix=fix)])
 
 

@@ -1,7 +1,9 @@
 """Follows the configuration while a gateway serves: looks at its files, and takes over what changed in them.
 
-A file that cannot be read changes nothing: the gateway goes on as it was, and the log says why, once. Only files are
-looked at, and none is written, so that nothing here can set itself off. Above: `toolfold serve`. Below: the gateway.
+A file that cannot be used, or that the person has not accepted as it is now, changes nothing: the gateway goes on as it
+was, and the log says why, once. Only files are looked at, and none is written, so that nothing here can set itself off.
+Whoever runs it keeps it running (`TaskSet.keep`): a caller whose access was taken away must lose it also after a fault
+here. Above: `toolfold serve`. Below: the gateway.
 """
 
 import asyncio
@@ -43,6 +45,8 @@ class ConfigWatch:
         self._latest = gateway.settings
         self._asked = asyncio.Event()
         self._said = ""
+        # Whether the gateway has all of the latest settings: taking them over may fail in the middle.
+        self._whole = True
 
     def reload(self) -> None:
         """Asks for the configuration to be read now, changed or not."""
@@ -79,21 +83,30 @@ class ConfigWatch:
         try:
             settings = await asyncio.to_thread(self._load)
             _check_whole(self._latest, settings)
-            if settings == self._latest:
+            if settings == self._latest and self._whole:
                 if asked or self._said:
                     log.info("the configuration is as it was")
                 self._said = ""
                 return
             if self._check is not None:
                 self._check(settings)
-            rest = await self._gateway.reconfigure(settings)
         except ToolfoldError as error:
             text = "; ".join([error.message, *_more(error)])
             if asked or text != self._said:
                 log.warning("the new configuration is not used, the earlier one stays: %s", text)
             self._said = text
             return
-        self._said, self._latest = "", settings
+        self._said = ""
+        await self._apply(settings)
+
+    async def _apply(self, settings: Settings) -> None:
+        self._latest, self._whole = settings, False
+        try:
+            rest = await self._gateway.reconfigure(settings)
+        except ToolfoldError as error:  # the store's: what it could not write, a build writes
+            log.error("the configuration was read again, and not all of it could be taken over: %s", error)  # noqa: TRY400
+            return
+        self._whole = True
         log.info("the configuration was read again%s", _outcome(rest))
         for warning in (*settings.warnings, *settings.file_warnings):
             log.warning("%s", warning)
@@ -101,20 +114,32 @@ class ConfigWatch:
 
 def _check_whole(before: Settings, now: Settings) -> None:
     """Refuses what looks like an accident: a file that is gone, or was emptied; and one that is not accepted."""
+    _check_accepted(before, now)
+    _check_there(before, now)
+    if before.servers and not now.servers and not _names_none(now):
+        raise ConfigError(
+            f"{now.sources[0] if now.sources else 'the configuration'} names no servers any more",
+            next_action="to serve none, write an empty [servers] there, or disable them",
+        )
+
+
+def _check_accepted(before: Settings, now: Settings) -> None:
     for left in now.withheld:
         if left.path in before.sources:
             raise ConfigError(left.text, next_action=f"accept it: {left.command}")
+    for file in now.unaccepted:  # at the start it counted; a change of it waits
+        if file not in before.unaccepted:
+            raise ConfigError(f"{file.path} {file.reason}", next_action=f"accept it: {file.command}")
+
+
+def _check_there(before: Settings, now: Settings) -> None:
+    if gone := [path for path in before.sources if path not in now.sources and _state(path) is None]:
+        raise ConfigError(f"{gone[0]} is no longer there", next_action="put it back, or start toolfold anew")
     if now.home != before.home:
-        raise ConfigError(
-            f"{now.sources[-1]} counts here now, with a state folder of its own", next_action="start toolfold anew"
-        )
+        where = now.sources[-1] if now.sources else "no file"
+        raise ConfigError(f"{where} counts here now, with a state folder of its own", next_action="start toolfold anew")
     if missing := set(before.sources).difference(now.sources):
-        raise ConfigError(f"{min(missing)} is no longer there")
-    if before.servers and not now.servers and not _names_none(now):
-        raise ConfigError(
-            f"{now.sources[0]} names no servers any more",
-            next_action="to serve none, write an empty [servers] there, or disable them",
-        )
+        raise ConfigError(f"{min(missing)} no longer counts here", next_action="start toolfold anew")
 
 
 def _names_none(settings: Settings) -> bool:

@@ -33,7 +33,7 @@ from toolfold.outputs.full_chunked import extract_chunked, plan_chunks
 from toolfold.outputs.limiter import run_limited
 from toolfold.outputs.local.answer import answer, exact_answer
 from toolfold.outputs.local.index import IndexCache
-from toolfold.outputs.local.source import HEAD, is_binary
+from toolfold.outputs.local.source import HEAD, _media_type_of, is_binary
 from toolfold.outputs.model_budget import ModelBudget
 from toolfold.outputs.named_parts import NamedParts
 from toolfold.outputs.prompts import new_nonce
@@ -56,7 +56,6 @@ READ_GREP_TURNS = 24
 NO_MODEL = "full-chunked needs a language model, and none is configured.\n"
 
 READ_BYTES = 1 << 20
-BINARY_TYPE = "application/octet-stream"
 
 # Indexes of the documents that were asked lately, shared by all gateways of the process: building one takes longer than
 # most answers. Empty at import; `drop_gone` forgets documents whose file is gone.
@@ -91,7 +90,7 @@ async def extract_from(
     strategy, body, problem = await _attempt(document, request, mode, budget, options)
     failed, warning = False, ""
     if isinstance(problem, OutputError):  # the request itself cannot be done, so no other strategy helps
-        failed, body = True, f"{problem.message}. Next: {problem.next_action}."
+        failed, body = True, f"{problem.message.removesuffix('.')}. Next: {problem.next_action.removesuffix('.')}."
     elif problem and strategy != "truncate":
         warning = f"WARNING: the {strategy} strategy could not run: {problem}."
         log.warning("extraction from %s of %s fell back to truncate: %s", document.handle, document.tool, problem)
@@ -293,12 +292,13 @@ def _describe_file(path: Path, name: str, identity: str, *, exact: bool) -> Docu
     """The file with its counts. Tokens are counted only where a model needs them, else estimated."""
     lines, handle = LineCounter(), _stable_handle(identity)
     with open_regular_file(path) as file:
-        binary = is_binary(file.read(HEAD))
+        head = file.read(HEAD)
+        binary = is_binary(head)
         file.seek(0)
         while block := file.read(READ_BYTES):
             lines.add(block)
         if binary:
-            return Document(path, name, "{}", handle, lines.bytes, 0, 0, BINARY_TYPE)
+            return Document(path, name, "{}", handle, lines.bytes, 0, 0, _media_type_of(head))
         tokens = count_tokens(file.fileno(), lines.bytes, lambda: None) if exact else math.ceil(lines.bytes / 4)
     return Document(path, name, "{}", handle, lines.bytes, lines.lines, tokens)
 

@@ -60,6 +60,10 @@ class CgroupSet:
     def __bool__(self) -> bool:
         return bool(self._parents)
 
+    @property
+    def counts_tasks(self) -> bool:
+        return any(kind in ("both", "pids") for kind, _ in self._parents)
+
     def join(self, number: int, limits: dict[str, Any]) -> int | None:
         """Moves this process into a new group. Returns a descriptor for `oom_killed`, where there is one."""
         memory = int(limits["memory_bytes"]) + int(limits["scratch_bytes"])

@@ -19,11 +19,20 @@ from toolfold.sandbox.channel import Channel, FrameListener
 from toolfold.sandbox.control_messages import Message
 from toolfold.sandbox.exit_status import decode_exit
 from toolfold.sandbox.output_capture import OutputCapture
-from toolfold.sandbox.scratch import Scratch
+from toolfold.sandbox.scratch import Scratch, _family
 from toolfold.sandbox.status_channel import StatusChannel
 
 # How long after a child's end its pipes may stay open: a process it started could hold them and escape the kill.
 _LINGER_S = 2.0
+# How often threads are counted that nothing else counts, and how many the shim and the interpreter have.
+_COUNT_S = 0.05
+_OWN_TASKS = 4
+
+
+REMEDY = (
+    "run toolfold as a user other than root, or as root with the capabilities that containers have by default; or "
+    "allow running without a sandbox explicitly (`--unsafe`) if you trust the code"
+)
 
 
 class ChildPipes(Struct, frozen=True):
@@ -52,6 +61,8 @@ class HostedChild:
         self._timers: list[asyncio.TimerHandle] = []
         self._started = self._loop.time()
         self._closing: asyncio.Task[None] | None = None
+        self._uncounted = False
+        self._counting: asyncio.Task[None] | None = None
         self.layers: tuple[str, ...] = ()
         # What exists for this child alone and is closed with it.
         self.companion: _Closeable | None = None
@@ -91,6 +102,8 @@ class HostedChild:
         self._started = self._loop.time()
         self._timers.append(self._loop.call_later(self._limits.wall_s, self.kill, "timed_out"))
         self._scratch.watch(self.pid, self._limits, self.kill)
+        if self._uncounted:
+            self._counting = self._loop.create_task(self._count_tasks())
 
     async def send(self, frame: bytes) -> None:
         if len(frame) > self._limits.frame_bytes or not frame:
@@ -129,6 +142,13 @@ class HostedChild:
             self._reason = self._reason or ending
             self._status.cut()
 
+    async def _count_tasks(self) -> None:
+        """Ends the child when it has too many threads, where the kernel would let it have any number."""
+        most = self._limits.threads + _OWN_TASKS
+        while await asyncio.to_thread(_tasks_of, self.pid) <= most:  # noqa: ASYNC110 - a thread has no event
+            await asyncio.sleep(_COUNT_S)
+        self.kill()
+
     async def wait(self) -> Exit:
         return await asyncio.shield(self._ended)
 
@@ -154,13 +174,9 @@ class HostedChild:
     def on_failed(self, why: str) -> None:
         """The zygote could not make the process, or is gone."""
         if not self.ready.done():
-            self.ready.set_exception(
-                SandboxError(
-                    f"no confined process could be started: {why}",
-                    next_action="run `toolfold doctor` to see which layer is missing here, or allow running without a "
-                    "sandbox explicitly (`--unsafe`) if you trust the code",
-                )
-            )
+            what_to_do = f"`toolfold doctor` names what is missing here; {REMEDY}"
+            error = SandboxError(f"no confined process could be started: {why}", next_action=what_to_do)
+            self.ready.set_exception(error)
             self.ready.exception()  # asyncio would log it where nobody waits
         self._status.abandon()
 
@@ -174,6 +190,7 @@ class HostedChild:
                 self._scratch.mount(descriptors[0])
             case _:
                 self.layers = tuple(message["layers"])
+                self._uncounted = message["uncounted"]
                 if not self.ready.done():
                     self.ready.set_result(None)
 
@@ -190,6 +207,8 @@ class HostedChild:
         for timer in self._timers:
             timer.cancel()
         self._scratch.unwatch()
+        if self._counting is not None:
+            self._counting.cancel()
         ending, code, number = decode_exit(self._status.report, self._limits.cpu_s)
         self._ended.set_result(
             Exit(
@@ -202,3 +221,7 @@ class HostedChild:
                 seconds=self._loop.time() - self._started,
             )
         )
+
+
+def _tasks_of(pid: int) -> int:
+    return sum(len(tasks) for _, tasks in _family(pid))

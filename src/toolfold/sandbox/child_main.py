@@ -127,7 +127,8 @@ def _run_child(entry: _Entry, isolation: Any, message: dict[str, Any], home: str
         except confinement.Unconfined as error:
             send(status, {"event": "unconfined", "why": str(error)})
             os._exit(UNCONFINED)
-        send(status, {"event": "ready", "layers": layers, "alone": isolation.namespaced})
+        ready = {"layers": layers, "alone": isolation.namespaced, "uncounted": isolation.uncounted}
+        send(status, {"event": "ready", **ready})
         status.close()
         code = _run_entry(entry)
     finally:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolfold.sandbox import libc, rlimits, seccomp
-from toolfold.sandbox.libc import syscall
+from toolfold.sandbox.libc import _set_capabilities, syscall
 from toolfold.sandbox.readable_paths import DEVICES
 
 # Landlock: which files a child may open, and that it may reach no port, abstract socket or process outside.
@@ -90,8 +90,6 @@ def _restrict_self(rules: int) -> None:
 
 
 _ABI_WITH_TRUNCATE, _ABI_WITH_SIGNAL_SCOPE = 3, 6
-_CAP_DAC_READ_SEARCH = 1 << 2
-_CAPABILITY_VERSION_3 = 0x20080522
 
 
 class Unconfined(Exception):
@@ -120,6 +118,9 @@ def confine(isolation: Any, message: dict[str, Any], home: str) -> list[str]:
     why = missing_requirement(namespaced=isolation.namespaced) if backend == "native" else None
     if why is not None:
         raise Unconfined(why)
+    if isolation.uncounted and message["limits"]["may_fork"]:
+        # The host counts a few times a second: too late for a process that forks as fast as it can.
+        raise Unconfined(f"nothing would bound how many processes it forks: {'; '.join(isolation.problems)}")
     try:
         numbers = rlimits.compute(message["limits"], mapped_bytes=isolation.mapped_bytes, tasks=isolation.tasks())
         if sys.platform != "linux":
@@ -139,7 +140,7 @@ def _apply_layers(isolation: Any, message: dict[str, Any], home: str, numbers: d
     _drop_bounding_set()
     if isolation.uid is not None:
         _switch_user(isolation.uid, keep_capabilities=isolation.reads_all)
-    _set_capabilities(_CAP_DAC_READ_SEARCH if isolation.reads_all else 0)
+    _set_capabilities(1 << libc.CAPABILITIES["DAC_READ_SEARCH"] if isolation.reads_all else 0)
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     libc.prctl(libc.PR_SET_PDEATHSIG, int(signal.SIGKILL))
     rlimits.apply(numbers)
@@ -185,10 +186,3 @@ def _drop_bounding_set() -> None:
             libc.prctl(libc.PR_CAPBSET_DROP, number)
         except OSError:
             return
-
-
-def _set_capabilities(bits: int) -> None:
-    """Keeps only these, of those that are held."""
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)(bits, bits, 0, 0, 0, 0)
-    libc.call("capset", header, sets)

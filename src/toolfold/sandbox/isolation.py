@@ -12,6 +12,7 @@ own. What a child gives up by itself is in `confinement.py`. Standard library on
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import struct
 import sys
@@ -19,7 +20,16 @@ import time
 from typing import Any
 
 from toolfold.sandbox import cgroups, rlimits
-from toolfold.sandbox.libc import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, call, prctl, syscall
+from toolfold.sandbox.libc import (
+    CAPABILITIES,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    _capabilities,
+    _set_capabilities,
+    call,
+    prctl,
+    syscall,
+)
 from toolfold.sandbox.readable_paths import DEVICES, readable_paths, resolve_links
 from toolfold.sandbox.rmtree import remove_tree
 
@@ -49,6 +59,8 @@ class _Isolation:
 
     # Whether a pid and a mount namespace hold each child.
     namespaced = False
+    # What root must hold to make a child another user, to end what it forks and to remove its files.
+    _for_user: tuple[str, ...] = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 
     def __init__(self, configuration: dict[str, Any]) -> None:
         self.problems: list[str] = []
@@ -61,7 +73,10 @@ class _Isolation:
         self.uid: int | None = None
         # Whether the interpreter lies where only root may read: the child keeps that right, and Landlock bounds it.
         self.reads_all = False
+        # Whether neither a limit nor a control group counts a child's threads: then the host does.
+        self.uncounted = False
         self.mapped_bytes = 0
+        self._becomes_user = os.geteuid() == 0 and self.backend in ("native", "bubblewrap")
         self._base: str = configuration["base"]
         self._first_uid: int | None = configuration["first_uid"]
         self._zygote = 0
@@ -70,6 +85,7 @@ class _Isolation:
         """Called in the zygote after its imports: what is mapped now does not count against a child."""
         self._zygote = os.getpid()
         self.mapped_bytes = rlimits.mapped_bytes()
+        self._decide_user()
 
     def fork(self) -> int:
         return os.fork()
@@ -92,9 +108,31 @@ class _Isolation:
 
     def _choose_uid(self, message: dict[str, Any]) -> None:
         """Root becomes a user that nobody is, another one for each child."""
-        if os.geteuid() == 0 and self.backend in ("native", "bubblewrap"):
+        if self._becomes_user:
             self.reads_all = not all(map(_others_may_read, self.readable))
             self.uid = _NOBODY if self._first_uid is None else self._first_uid + int(message["id"])
+
+    def _lacking(self) -> list[str]:
+        """The capabilities that are missing to make a child another user."""
+        needed = self._for_user if self.backend == "native" else ("SETGID", "SETUID")
+        if not all(map(_others_may_read, self.readable)):
+            needed = (*needed, "DAC_READ_SEARCH")
+        held = _capabilities()
+        return [f"CAP_{name}" for name in needed if not held >> CAPABILITIES[name] & 1]
+
+    def _decide_user(self) -> None:
+        """Whether children become other users. Root that lacks a capability for it confines them as anybody would."""
+        if self._becomes_user and (lacking := self._lacking()):
+            self._becomes_user = False
+            self.problems.append(
+                f"no user of its own for each child: toolfold runs as root without {', '.join(lacking)}"
+            )
+        if os.geteuid() == 0 and self.backend == "native" and not self._becomes_user:
+            self.uncounted = not self.cgroups.counts_tasks and not _kernel_counts_tasks()
+            if self.uncounted:
+                self.problems.append(
+                    "no limit of the kernel on threads: it counts none of root's, and no control group does"
+                )
 
     def tasks(self) -> int:
         """How many threads the kernel counts against the child before it has started any."""
@@ -140,10 +178,15 @@ class _NamespaceIsolation(_Isolation):
     """
 
     namespaced = True
+    _for_user = ("SETGID", "SETUID")
 
     def __init__(self, configuration: dict[str, Any], *, as_root: bool) -> None:
         super().__init__(configuration)
         self._as_root = as_root
+        if not as_root:
+            if self._becomes_user:
+                self.problems.append("no user of its own for each child: root may make only user namespaces here")
+            self._becomes_user = False
         self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._pid_namespace = -1
 
@@ -164,6 +207,7 @@ class _NamespaceIsolation(_Isolation):
 
     def on_imported(self) -> None:
         self.mapped_bytes = rlimits.mapped_bytes(self._proc)
+        self._decide_user()
 
     def fork(self) -> int:
         """Forks a process that is pid 1 of a namespace of its own."""
@@ -231,7 +275,7 @@ def enter(configuration: dict[str, Any]) -> _Isolation:
         namespaces.cgroups.sweep()
         problems.append(f"no namespaces {'as root' if as_root else 'for this user'}: {why}")
     isolation = _Isolation(configuration)
-    isolation.problems = problems
+    isolation.problems += problems
     return isolation
 
 
@@ -323,6 +367,24 @@ def _bind_mount(path: str, attributes: int) -> None:
 def _set_mount_attributes(path: str, flags: int, attributes: int) -> None:
     record = struct.pack("=4Q", attributes, 0, 0, 0)
     syscall(f"seal {path}", _MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.c_char_p(record), len(record))
+
+
+def _kernel_counts_tasks() -> bool:
+    """Whether this user's threads are bounded by a limit: those of the machine's root are not. Tried in a process of
+    its own, which gives up first what a child gives up."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _set_capabilities(0)
+            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+            if os.fork() == 0:
+                os._exit(0)
+            os.wait()
+        except BlockingIOError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _others_may_read(path: str) -> bool:

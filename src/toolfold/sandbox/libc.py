@@ -7,6 +7,10 @@ import ctypes
 import functools
 import os
 
+CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "DAC_READ_SEARCH": 2, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7}
+"""Those that matter here, by their numbers."""
+_CAPABILITY_VERSION_3 = 0x20080522
+
 PR_SET_PDEATHSIG = 1
 PR_SET_KEEPCAPS = 8
 PR_SET_SECCOMP = 22
@@ -42,3 +46,16 @@ def syscall(what: str, number: int, *arguments: object) -> int:
 def prctl(option: int, *arguments: object) -> int:
     # Some options refuse to work unless the arguments they do not use are zero.
     return call("prctl", option, *arguments, *[0] * (4 - len(arguments)), what=f"prctl {option}")
+
+
+def _capabilities() -> int:
+    """The effective ones of this process, a bit for each."""
+    sets = (ctypes.c_uint32 * 6)()
+    call("capget", (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), sets)
+    return sets[0] | sets[3] << 32
+
+
+def _set_capabilities(bits: int) -> None:
+    """Keeps only these, of those that are held."""
+    sets = (ctypes.c_uint32 * 6)(bits, bits, 0, 0, 0, 0)
+    call("capset", (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), sets)

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolfold.sandbox.base import MIB, ChildLimits
+from toolfold.sandbox.child import REMEDY
 from toolfold.sandbox.frames import read_frame, write_frame
 
 __all__ = ["Confinement", "_AttackResult", "probe"]
@@ -63,7 +64,8 @@ class _AttackResult(Struct, frozen=True):
 
 
 class Confinement(Struct, frozen=True):
-    """What confines children here. Without `layers`, `refusal` and `next_action` say why and what to do."""
+    """What confines children here. `missing` are layers that could not be had, and why. Without `layers`, `refusal` and
+    `next_action` say why and what to do."""
 
     layers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -95,13 +97,16 @@ async def probe(*, namespaces: bool = True) -> Confinement:
 
     with contextlib.ExitStack() as stack:
         canary = _canaries(stack)
+        zygote = Zygote(_ENTRY, limits=_LIMITS, ready=1, namespaces=namespaces)
         try:
-            async with Zygote(_ENTRY, limits=_LIMITS, ready=1, namespaces=namespaces) as zygote:
+            async with zygote:
                 results = [await _run_attack(zygote, name, code, canary) for name, code in _ATTACKS]
                 async with await zygote.take() as child:
                     return Confinement(child.layers, zygote.problems, tuple(results))
         except SandboxError as error:
-            return Confinement(refusal=error.message, next_action=error.next_action)
+            # Whoever reads this has asked the doctor.
+            next_action = REMEDY if "toolfold doctor" in error.next_action else error.next_action
+            return Confinement(missing=zygote.problems, refusal=error.message, next_action=next_action)
 
 
 def _canaries(stack: contextlib.ExitStack) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from toolfold.errors import SandboxError
@@ -93,21 +93,29 @@ def _unlinked_files(pid: int, folder: str) -> dict[int, int]:
     A script could hide any amount of data in them, since no listing of the folder shows them.
     """
     sizes: dict[int, int] = {}
+    for process, _ in _family(pid):
+        with contextlib.suppress(OSError):
+            before = _open_files(process)
+            # Listed again afterwards, or a file opened meanwhile would seem to be mapped only.
+            sizes |= _mapped_files(process, folder) | before | _open_files(process)
+    return sizes
+
+
+def _family(pid: int) -> Iterator[tuple[Path, list[Path]]]:
+    """A process and all that it started, each with its threads."""
     pending, visited = [pid], set()
     while pending:
         current = pending.pop()
         if current in visited:
             continue
         visited.add(current)
-        process = Path(f"/proc/{current}")
+        process, tasks = Path(f"/proc/{current}"), []
         with contextlib.suppress(OSError):
-            before = _open_files(process)
-            # Listed again afterwards, or a file opened meanwhile would seem to be mapped only.
-            sizes |= _mapped_files(process, folder) | before | _open_files(process)
-            for task in (process / "task").iterdir():
-                with contextlib.suppress(OSError):
-                    pending += map(int, (task / "children").read_text(encoding="ascii").split())
-    return sizes
+            tasks = list((process / "task").iterdir())
+        yield process, tasks
+        for task in tasks:
+            with contextlib.suppress(OSError):
+                pending += map(int, (task / "children").read_text(encoding="ascii").split())
 
 
 def _open_files(process: Path) -> dict[int, int]:

@@ -163,6 +163,7 @@ class Zygote:
         }
         self._backend: _Backend | None = None
         self._process: ZygoteProcess | None = None
+        self._problems: tuple[str, ...] = ()
         self._starting = asyncio.Lock()
         self._ready: deque[asyncio.Task[HostedChild]] = deque()
         self._taken: set[HostedChild] = set()
@@ -182,7 +183,7 @@ class Zygote:
     @property
     def problems(self) -> tuple[str, ...]:
         """What could not be had here, though children are confined all the same."""
-        return self._process.problems if self._process is not None else ()
+        return self._problems
 
     async def take(self) -> Child:
         for attempt in range(1, _ATTEMPTS + 1):
@@ -263,6 +264,7 @@ class Zygote:
             if self._process is None or not self._process.alive:
                 await self._close_process()
                 self._process = await self._start_process(backend)
+                self._problems = self._process.problems
             return self._process
 
     async def _close_process(self) -> None:

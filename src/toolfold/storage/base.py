@@ -9,12 +9,12 @@ looked up without regard to letter case and returned as they were stored.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol, Self
 
 from msgspec import Struct
 
-from toolfold.errors import StoreBusy, StoreChanged
+from toolfold.errors import StoreBusy, StoreChanged, StoreError
 from toolfold.types import Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
 # Versions of one tool that are kept, the newest and the current one always among them.
@@ -248,6 +248,12 @@ async def update_state(store: Store, namespace: str, key: str, change: Callable[
         f"others wrote {key!r} of {namespace!r} {_MAX_ATTEMPTS} times while it was being changed",
         next_action="try again a little later",
     )
+
+
+async def _put_hint(store: Store, namespace: str, key: str, value: bytes) -> None:
+    """Writes what is found out again where it cannot be written."""
+    with suppress(StoreError):
+        await store.put(namespace, key, value)
 
 
 def fold_path(path: Sequence[str]) -> str:

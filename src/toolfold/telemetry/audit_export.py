@@ -65,8 +65,9 @@ class _AuditExporter:
                 sent = await self._send_next()
                 pause = min(2 * pause, _MAX_PAUSE_S) if self._failing else _LOOK_S
                 await asyncio.sleep(0 if sent else pause)
-        finally:
+        except asyncio.CancelledError:  # after a fault it goes on
             await self._end()
+            raise
 
     async def _end(self) -> None:
         try:

@@ -50,7 +50,7 @@ class InitialBuild:
 
     def start(self) -> "asyncio.Task[None]":
         self._ready = ready = asyncio.Event()
-        self._servers.tasks.start(self._servers.follow_others(), name="following other gateways")
+        self._servers.tasks.keep(self._servers.follow_others, name="following other gateways")
         return self._servers.tasks.start(self._run(ready), name="the first build")
 
     async def _run(self, ready: asyncio.Event) -> None:

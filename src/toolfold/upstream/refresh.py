@@ -24,7 +24,7 @@ from toolfold.config import MetadataRule, Settings
 from toolfold.containers import TaskSet
 from toolfold.errors import ServerTimeout, SignInRequired, StoreError, ToolfoldError, UpstreamError
 from toolfold.events import Event, Events
-from toolfold.storage.base import ServerRecord, Store
+from toolfold.storage.base import ServerRecord, Store, _put_hint
 from toolfold.types import RENDERS_APPS, Era, Listing, ServerSpec, ServerState, Status
 from toolfold.upstream.arrivals import _Arrivals
 from toolfold.upstream.caller_tools import CallerTools
@@ -145,12 +145,12 @@ class UpstreamManager:
             self._failures.pop(name, None)
         if self._pool is not None:
             self._pool.reconfigure(settings.servers, _pool_limits(settings))
-        await self._remove(gone)
         concerned = self._use_rules(earlier, settings.rules)
         for name in changed:
             self._events.emit("upstream.configured", server=name, new=name not in before)
         for name in concerned.union(changed):
             self._start_reread(name)
+        await self._remove(gone)  # last: where the store fails, all else has taken effect
         self._events.emit("config.changed")
 
     def _use_rules(self, earlier: Sequence[MetadataRule], now: Sequence[MetadataRule]) -> set[str]:
@@ -229,7 +229,7 @@ class UpstreamManager:
             self._events.subscribe(self._on_ready, only="upstream.ready"),
             self._events.subscribe(self._on_failed, only="upstream.failed"),
         ]
-        self.tasks.start(self._stay_fresh(), name="keeping lists fresh")
+        self.tasks.keep(self._stay_fresh, name="keeping lists fresh")
         return pool
 
     def _make(self, spec: ServerSpec, hooks: "Hooks") -> "Upstream":
@@ -310,7 +310,7 @@ class UpstreamManager:
         for name in specs.keys() & set(servers):
             if self._remembered.get(name) != (digest := specs[name].mark()):
                 self._remembered[name] = digest
-                self._writes.start(self._store.put(_CONFIGURED_NAMESPACE, name, digest), name=f"remembering {name}")
+                self._writes.start(_put_hint(self._store, _CONFIGURED_NAMESPACE, name, digest))
 
     def specs(self) -> tuple[ServerSpec, ...]:
         return (*self._settings.servers, *(upstream.spec for upstream in self._ready_made))
@@ -541,7 +541,7 @@ class UpstreamManager:
             self._start_read(event.data["server"])
 
     def _remember_era(self, server: str, era: Era) -> None:
-        self._writes.start(self._store.put(ERAS_NAMESPACE, server, era.encode()), name=f"remembering {server}")
+        self._writes.start(_put_hint(self._store, ERAS_NAMESPACE, server, era.encode()))
 
     def _start_reread(self, server: str) -> None:
         """Starts one reread of a server, however often it says meanwhile that its tools changed."""

@@ -218,6 +218,10 @@ def read_client_file(path: str | os.PathLike[str], *, home: str | os.PathLike[st
 def _check_client(client: str | None) -> None:
     if client is None or client in CLIENTS:
         return
+    if "/" in client or Path(client).suffix in {".json", ".jsonc", ".toml"}:
+        raise ConfigError(
+            f"there is no file {client}", hints=list(CLIENTS), next_action="Check the path, or name a client."
+        )
     meant = closest_match(client, CLIENTS)
     raise ConfigError(
         f"'{client}' is not a client that toolfold knows",
@@ -238,13 +242,19 @@ class _Source:
 
     def __init__(self, path: Path) -> None:
         self.locate: Locator
+        self._twins: list[KeyPath] = []  # TOML refuses them
         text = read_text(path)
         self.is_json = is_json(path, text)
         if self.is_json:
             document = parse_json(path, text if text.strip() else "{}")
             self.value, self.locate = document.value, document.locate
+            self._twins = document.duplicates
         else:
             self.value, self.locate = parse_toml(path, text), TomlPositions(text).locate
+
+    def warn_of_twins(self, at: KeyPath, checker: Checker) -> None:
+        if at in self._twins:
+            checker.warning(at, "stands twice in this file", "Only the last counts; the others are not taken over.")
 
     def at(self, key: KeyPath) -> Any:
         value = self.value
@@ -295,6 +305,7 @@ def _parse(location: _Location, path: Path, source: _Source, person: Path, proje
         # A checker each: what is wrong with one server holds up no other.
         checker = Checker(str(path), source.locate, lenient=True)
         at = (*location.key, written)
+        source.warn_of_twins(at, checker)
         table = normalise_table(entry, location.dialect, inputs, checker, at) or {}
         if written in excluded:
             table["enabled"] = False

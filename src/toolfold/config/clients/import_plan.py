@@ -8,7 +8,7 @@ read back as the old content plus the new servers. Above: the command line.
 import copy
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import chain, count
 from pathlib import Path
@@ -111,6 +111,8 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
     secrets: SecretsMode = "keep"
     problems: tuple[str, ...] = ()
     """Files that could not be read, and why."""
+    elsewhere: tuple[str, ...] = ()
+    """Variables that hold something else, and for which others stand."""
     is_shared: bool = True
     """Whether the file that it goes to is there in every folder, and not a project's own."""
 
@@ -137,7 +139,7 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know before it is applied."""
-        warnings = [f"{item.name}: {note}" for item in self.additions for note in item.notes]
+        warnings = [*self.elsewhere, *(f"{item.name}: {note}" for item in self.additions for note in item.notes)]
         for item in self.additions:
             warnings += item.changes(self.is_shared)
         if self.secrets == "keep":
@@ -161,21 +163,35 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_import(
-    configs: Iterable[ClientConfig], existing: Settings | None = None, *, secrets: SecretsMode = "keep"
+    configs: Iterable[ClientConfig],
+    existing: Settings | None = None,
+    *,
+    secrets: SecretsMode = "keep",
+    environ: Mapping[str, str] | None = None,
 ) -> ImportPlan:
-    """What would come into the file that `existing` was read from (`None`: a new file)."""
-    planner = _Planner(existing, secrets)
+    """What would come into the file that `existing` was read from (`None`: a new file). A variable that has another
+    value in `environ` stands for no secret."""
+    planner = _Planner(existing, secrets, (environ or {}) if secrets == "env" else {})
     problems: list[str] = []
     items: list[_PlanItem] = []
     for config in configs:
         problems += config.problems
         items += [planner.item(config, server) for server in config.servers]
     is_shared = existing is None or existing.project is None
-    return ImportPlan(items=tuple(items), secrets=secrets, problems=tuple(problems), is_shared=is_shared)
+    elsewhere = tuple(
+        f"{server}: {variable} has another value in this environment than in the client, so another variable is read"
+        for variable, server in planner.passed_over.items()
+    )
+    return ImportPlan(
+        items=tuple(items), secrets=secrets, problems=tuple(problems), is_shared=is_shared, elsewhere=elsewhere
+    )
 
 
 class _Planner:
-    def __init__(self, existing: Settings | None, secrets: SecretsMode) -> None:
+    def __init__(self, existing: Settings | None, secrets: SecretsMode, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        # Variables that were passed over, with the server that would have read them.
+        self.passed_over: dict[str, str] = {}
         self._project = existing.project if existing else None
         self._env = existing.defaults.env if existing else {}
         self._mode = secrets
@@ -239,7 +255,9 @@ class _Planner:
         candidates.append(_as_variable(f"{server}_{label}"))
         candidates += [f"{candidates[-1]}_{number}" for number in range(2, 1000)]
         for candidate in candidates:
-            if self._variables.setdefault(candidate, plain.value) == plain.value:
+            if self._environ.get(candidate, plain.value) != plain.value:
+                self.passed_over[candidate] = server
+            elif self._variables.setdefault(candidate, plain.value) == plain.value:
                 return candidate
         return candidates[-1]
 
@@ -384,7 +402,7 @@ def check_import(plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite] = (
             problems.append(error)
     if len(problems) > 1:
         hints = [error.message for error in problems]
-        message = f"{problems[0].message} (and {len(problems) - 1} more problems)"
+        message = f"{problems[0].message} (and {len(problems) - 1} more problem{'s' * (len(problems) > 2)})"
         raise ConfigError(message, hints=hints, next_action=problems[0].next_action)
     if problems:
         raise problems[0]

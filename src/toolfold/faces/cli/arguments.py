@@ -7,6 +7,7 @@
 What is wrong is told with the key and what it takes. Whether the whole fits is for the call's own check.
 """
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import reduce
@@ -21,7 +22,14 @@ from toolfold.text import truncate
 __all__ = ["parse_arguments"]
 
 _MAX_DEPTH = 20
-_ARTICLES = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a JSON object"}
+_NUMBER = re.compile(r"[-+]?[0-9][0-9.]*([eE][-+]?[0-9]+)?")
+_ARTICLES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "a JSON object",
+    "array": "a list",
+}
 
 _EXAMPLES = {"integer": "3", "number": "1.5", "boolean": "true", "object": """'{"key": "value"}'"""}
 
@@ -31,6 +39,7 @@ def parse_arguments(words: Sequence[str], schema: bytes) -> dict[str, Any]:
     root = Document(msgspec.json.decode(schema)).root
     arguments: dict[str, Any] = {}
     for word in words:
+        word.encode()  # bytes that are no UTF-8 stand in it as surrogates: that is told as for all other commands
         key, equals, text = word.partition("=")
         if not equals or not key.strip(":"):
             example = f", such as {root.names[0]}=…" if root.names else ""
@@ -109,9 +118,9 @@ def _typed(node: Node, key: str, text: str) -> Any:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         value = text
-    if not node.kinds or _is_one(value, node):
-        return value
-    wanted = " or ".join(_ARTICLES.get(kind, f"an {kind}") for kind in sorted(node.kinds))
+    if not node.kinds or not node.kinds <= _ARTICLES.keys() or _is_one(value, node):
+        return value  # a type that nobody knows says nothing
+    wanted = " or ".join(_ARTICLES[kind] for kind in sorted(node.kinds))
     raise InvalidArguments(f"{key}={text}: {key} is {wanted}", next_action=_written(node, key))
 
 
@@ -145,9 +154,10 @@ def _json(key: str, text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         shown = truncate(text, 40)
-        raise InvalidArguments(
-            f"{key}:={shown} is no JSON: {error}", next_action=f"text goes without the colon: {key}={shown}"
-        ) from error
+        advice = f"text goes without the colon: {key}={shown}"
+        if _NUMBER.fullmatch(text):
+            advice = "give a number that fits into 64 bits, or text if the tool takes some"
+        raise InvalidArguments(f"{key}:={shown} is no JSON: {error}", next_action=advice) from error
 
 
 def _joined(before: Any, value: Any, key: str) -> Any:

@@ -133,7 +133,7 @@ def _print(steps: Sequence[Step], output: Output) -> None:
 def _describe(step: Step, by_id: Mapping[str, Step]) -> str:
     if step.code:
         subject = step.tool_id or repr(step.query)
-        return f"{subject}: {step.code}, {step.message}"
+        return f"{subject}: {step.code}{step.message and f', {step.message}'}"
     if step.step == "choose":
         search = by_id.get(step.search)
         total = f" of {len(search.results)}" if search is not None and search.results else ""

@@ -64,7 +64,7 @@ def doctor(arguments: argparse.Namespace, output: Output) -> int:
     for finding in findings:
         mark = output.style(MARKS[finding.verdict], COLOURS[finding.verdict])
         output.prose(f"{mark} {output.style(finding.subject, 'bold')}: {output.short_path(one_line(finding.text))}", 4)
-        if finding.fix:
+        if finding.fix and finding.fix not in finding.text:
             output.prose(f"    {output.style('next:', 'cyan')} {output.short_path(one_line(finding.fix))}", 6)
     minded = sum(finding.verdict == "mind" for finding in findings)
     output.line()
@@ -143,11 +143,20 @@ def _check_installation() -> Iterator[Finding]:
         yield mind("token tables", "not installed; sizes are then told in bytes alone", "pip install rs-bpe")
 
 
+# By how what is missing begins.
+_LAYER_REMEDIES = {
+    "no user": "run toolfold as a user other than root, or give root these capabilities",
+    "no limit": "toolfold counts them itself, and refuses live sessions; run it as a user other than root",
+    "": "allow user namespaces if you can",
+}
+
+
 def _check_sandbox(*, verbose: bool) -> Iterator[Finding]:
     """Runs real attacks on a real child, with all layers and without namespaces."""
     report = asyncio.run(probe())
     if report.refusal:
         yield mind("sandbox", f"scripts will not run: {report.refusal}", report.next_action)
+        yield from (mind("sandbox", absent) for absent in report.missing)
         return
     yield from _check_attacks(report, verbose=verbose)
     # Most containers allow no namespaces: the other layers must hold by themselves.
@@ -156,7 +165,8 @@ def _check_sandbox(*, verbose: bool) -> Iterator[Finding]:
         why = "; tried as well, since most containers allow no namespaces"
         yield from _check_attacks(without, verbose=False, subject="sandbox without namespaces", why=why)
     for absent in report.missing:
-        yield mind("sandbox", f"{absent}; the other layers hold without", "allow user namespaces if you can")
+        remedy = next(text for start, text in _LAYER_REMEDIES.items() if absent.startswith(start))
+        yield mind("sandbox", f"{absent}; the other layers hold without", remedy)
 
 
 def _check_attacks(report: Confinement, *, verbose: bool, subject: str = "sandbox", why: str = "") -> Iterator[Finding]:
@@ -507,4 +517,4 @@ def _check_running_servers(settings: Settings) -> Iterator[Finding]:
         else:
             seconds = state.open_seconds or 0.0
             protocol = state.info.protocol_version or "none"
-            yield well(subject, f"{state.tools} tools in {seconds:.1f} s, MCP {protocol}")
+            yield well(subject, f"{plural(state.tools or 0, 'tool')} in {seconds:.1f} s, MCP {protocol}")

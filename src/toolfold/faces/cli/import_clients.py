@@ -65,7 +65,7 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     base = _base(arguments, target, settings.limits)
     found, left = _without_unaccepted(_client_configs(arguments, output), arguments, settings, output)
     configs = [_as_patient(config, base.limits) for config in found]
-    plan = clients.plan_import(configs, base, secrets=arguments.secrets)
+    plan = clients.plan_import(configs, base, secrets=arguments.secrets, environ=os.environ)
     if not output.as_json:
         _print_plan(plan, target, output, arguments.client)
     rewrites = _rewrites(arguments, configs, plan, target) if arguments.replace else []
@@ -436,7 +436,9 @@ def _print_applied(applied: Applied, output: Output) -> None:
     if applied.private:
         output.prose("it holds secrets, so only you may read it")
     for variable in applied.variables:
-        output.prose(f"set this before you go on: export {variable}=…")
+        # By the plan it holds what the client has, where it is set.
+        is_set = f"set here as the client has it: {variable}"
+        output.prose(is_set if variable in os.environ else f"set this before you go on: export {variable}=…")
     if applied.variables:
         output.note(
             "a client that is started from the desktop does not see what a terminal exports: set it for the whole "

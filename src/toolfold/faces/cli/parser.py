@@ -9,10 +9,13 @@ from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from textwrap import fill
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolfold import __version__
 from toolfold.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 EXIT_CODES = """exit codes:
   0  it worked
@@ -76,6 +79,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "help": ("help", "help call", "help policy"),
     "completion": ("completion bash", "completion zsh", "completion fish"),
 }
+_FEW_CHOICES = 6
 MODES = ("auto", "full-chunked", "read-grep", "truncate")
 EXTRACTION = "what to extract; a path (a.b[0]), `lines 10-20` or a /regex/ is answered exactly"
 
@@ -109,8 +113,16 @@ class _Parser(argparse.ArgumentParser):
                 action for action in self._actions if wrong[1] in (action.metavar, action.dest, *action.option_strings)
             )
             what = "command" if action.dest == "command" else f"choice of {wrong[1]}"
-            return f"there is no {what} {wrong[2]!r}{_guess(wrong[2], action.choices or ())}"
+            choices = tuple(action.choices or ())
+            guess = _guess(wrong[2], choices)
+            named = f": choose {', '.join(choices[:-1])} or {choices[-1]}" if 1 < len(choices) <= _FEW_CHOICES else ""
+            return f"there is no {what} {wrong[2]!r}{guess or named}"
         return message.removesuffix(", words")  # those of `completion` are no person's
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        # argparse swallows what keeps it from printing.
+        if message:
+            (file or sys.stderr).write(message)
 
     def options(self) -> list[str]:
         return [name for action in self._actions for name in action.option_strings]
@@ -460,7 +472,9 @@ def _add_diagnostics(command: _AddCommand) -> None:
     local.value("request", "REQUEST", EXTRACTION, nargs="+")
     local.choice("--mode", MODES)
 
-    command("doctor", "what is wrong here, and what to do about it").flag("--connect", "also start every server once")
+    command("doctor", "what is wrong here, and what to do about it; exits with 1 where something is").flag(
+        "--connect", "also start every server once"
+    )
 
     topic = command("help", "a command's options and examples, or a page of the documentation")
     text = "a command, a page, or man: all commands, for `man -l -` (default: what there is)"

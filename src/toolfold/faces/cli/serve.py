@@ -199,14 +199,14 @@ async def _open_server(
         open_app(gateway, arguments.profile, arguments.server) as app,
     ):
         first_build, tasks = gateway.begin(), TaskSet(log)
-        tasks.start(watch.run(), name="watching the configuration")
+        tasks.keep(watch.run, name="watching the configuration")
         if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
             tasks.start(_prepare_search(gateway, first_build), name="preparing the search")
         if gateway.settings.telemetry.audit:
             from toolfold.telemetry.audit_export import _AuditExporter
 
             exporter = _AuditExporter(gateway.store, gateway.audit_log, gateway.settings.telemetry.audit_endpoint)
-            tasks.start(exporter.run(), name="exporting the audit log")
+            tasks.keep(exporter.run, name="exporting the audit log")
         _tune_process()
         try:
             yield _make_server(gateway, "pipe" if arguments.http is None else "tcp", app, options, peers), stop

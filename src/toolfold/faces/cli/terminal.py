@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 import msgspec
 from msgspec import Raw
 
-from toolfold.errors import InvalidArguments, NoMatchInCategory, OutputError, ToolfoldError
+from toolfold.errors import InvalidArguments, NoMatchInCategory, OutputError, ToolfoldError, UnknownPath
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -70,6 +70,7 @@ _FOR_PERSON: tuple[tuple[re.Pattern[str], _Words], ...] = tuple(
         (r"use a handle that there is\b", "see what there is: toolfold outputs"),
         (r'call inspect_tool_output with field_path="(.*?)", or with ""', r"give the path '\1', or none"),
         (r"\b(in|from) hints\b", "above"),
+        (r"named in `tools` fit, from all categories", "above fit, from all categories"),
         # Not as a part of a tool's id, such as toolbox.run_script.
         (r"(?<![\w.])expand_tool\b", "toolfold expand"),
         (r"(?<![\w.])call_tool\b", "toolfold call"),
@@ -207,8 +208,8 @@ class Output:
             text = _hint_text(hint)
             if text not in error.message:
                 self.note(f"  - {self.short_path(one_line(text))}")
-        for path in error.categories if isinstance(error, NoMatchInCategory) else ():
-            self.note(f"  - in {one_line(' / '.join(path))}")
+        for text in _elsewhere(error):
+            self.note(f"  - {one_line(text)}")
         action = self.for_person(error.next_action)
         if action and action.rstrip(".") not in self.for_person(error.message):
             self.labelled("next:", "cyan", action if error.hints else _NOTHING_ABOVE.sub("", action))
@@ -320,6 +321,13 @@ class Output:
                 shown = done
 
             yield show
+
+
+def _elsewhere(error: ToolfoldError) -> list[str]:
+    """What fits in other places than the one that was asked about."""
+    if isinstance(error, NoMatchInCategory):
+        return [f"in {' / '.join(path)}" for path in error.categories]
+    return [f"{tool['tool_id']}  {tool['summary']}" for tool in error.tools] if isinstance(error, UnknownPath) else []
 
 
 def _hint_text(hint: Any) -> str:

@@ -27,6 +27,20 @@ HEAD = 64 * 1024
 # A text in another encoding is held in memory while it is asked.
 MAX_TRANSCODED = 32 << 20
 # What stands in no text, but in bytes that are read as one by mistake.
+BINARY_TYPE = "application/octet-stream"
+_MAGIC = {
+    b"\x1f\x8b": "application/gzip",
+    b"PK\3\4": "application/zip",
+    b"%PDF-": "application/pdf",
+    b"BZh": "application/x-bzip2",
+    b"\xfd7zXZ\0": "application/x-xz",
+    b"(\xb5/\xfd": "application/zstd",
+    b"7z\xbc\xaf": "application/x-7z-compressed",
+    b"\x89PNG\r\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+}
+_CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 NO_TEXT = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd\ud800-\udfff]")
 
 
@@ -41,7 +55,24 @@ def sorted_unique(values: npt.NDArray[np.integer[Any]]) -> Offsets:
 
 def is_binary(head: bytes) -> bool:
     """Whether bytes are no text, judged from the first of them."""
-    return head.count(b"\0") > len(head) // 100 and not _utf16_of(head)
+    if _utf16_of(head):
+        return False
+    zeros, controls = head.count(b"\0"), len(head) - len(head.translate(None, _CONTROLS))
+    # What is compressed holds all bytes alike, and is no UTF-8; text in an encoding of single bytes has no controls.
+    return zeros > len(head) // 100 or (controls > len(head) // 100 and not _is_utf8(head))
+
+
+def _media_type_of(head: bytes) -> str:
+    """What binary content is, by its first bytes."""
+    return next((kind for start, kind in _MAGIC.items() if head.startswith(start)), BINARY_TYPE)
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last letter may be cut
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _utf16_of(head: bytes) -> str:

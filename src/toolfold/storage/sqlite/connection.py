@@ -24,9 +24,42 @@ _APPLICATION_ID = 0x746F6F6C
 _MIGRATIONS = tuple(file.read_text("utf-8") for file in sorted(Path(__file__).with_name("migrations").glob("*.sql")))
 
 
-def connect(path: Path, *, busy_s: float, create: bool, further: bool = False) -> sqlite3.Connection:
+class _Frozen(sqlite3.Connection):
+    """Reads a file as it lies there, where nothing can be written beside it: no lock is held, and nobody is seen that
+    writes. So it is good only as long as the file is as it was: see `_is_current`."""
+
+    state: object = None
+
+
+def _is_current(connection: sqlite3.Connection, path: Path) -> bool:
+    return not isinstance(connection, _Frozen) or connection.state == _state(path)
+
+
+def _state(path: Path) -> object:
+    """Changes with the first word that somebody writes, which goes into the log beside the file."""
+    return [
+        (found.st_mtime_ns, found.st_size, found.st_ino) if (found := _found(file)) is not None else None
+        for file in (path, _log_of(path))
+    ]
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _found(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def connect(
+    path: Path, *, busy_s: float, create: bool, further: bool = False, writes: bool = False
+) -> sqlite3.Connection:
     """A connection to a store of this version, created or migrated where needed. A `further` one of a process that has
-    the store open may find it migrated by a newer toolfold: migrations only add, so it goes on."""
+    the store open may find it migrated by a newer toolfold: migrations only add, so it goes on. Where the disk is full
+    or may only be read, one that `writes` is refused; any other reads what is there."""
     if not _exists(path):
         if not create:
             raise NotBuilt(f"there is no catalogue at {path}", next_action="run `toolfold build`")
@@ -34,10 +67,34 @@ def connect(path: Path, *, busy_s: float, create: bool, further: bool = False) -
     connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:
         _prepare(connection, path, busy_s, further)
+    except sqlite3.OperationalError as error:
+        connection.close()
+        frozen = None if writes or error.sqlite_errorcode & 0xFF not in _UNWRITABLE else _frozen(path)
+        if frozen is None:
+            raise
+        return frozen
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _frozen(path: Path) -> _Frozen | None:
+    """Nothing where what was written last lies in the log beside the file: it would be missing."""
+    state, log = _state(path), _found(_log_of(path))
+    if log is not None and log.st_size:
+        return None
+    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, factory=_Frozen)
+    try:
+        if _known_version(connection, path) == len(_MIGRATIONS):
+            connection.state = state
+            return connection
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    return None
 
 
 def _exists(path: Path) -> bool:
@@ -150,6 +207,8 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 _UNREADABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM)
+# What SQLite says where it can make no file beside the store's.
+_UNWRITABLE = (*_UNREADABLE, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY)
 
 
 def _is_full(folder: Path) -> bool:
@@ -157,6 +216,11 @@ def _is_full(folder: Path) -> bool:
         return shutil.disk_usage(folder).free < 1 << 16
     except OSError:
         return False
+
+
+def _is_read_only(folder: Path) -> bool:
+    """Whether nobody can make a file there, which SQLite calls one that cannot be opened."""
+    return folder.is_dir() and not os.access(folder, os.W_OK)
 
 
 def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
@@ -175,7 +239,7 @@ def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
             f"there is no room to write the store {path}",
             next_action="free some space on that disk and try again; what was complete before is as it was",
         )
-    if primary == sqlite3.SQLITE_READONLY:
+    if primary == sqlite3.SQLITE_READONLY or (primary in _UNREADABLE and _is_read_only(path.parent)):
         return StoreError(
             f"the store {path} may only be read",
             next_action="make the file and its folder writable, or name another folder with --home",

@@ -3,7 +3,8 @@
 Guaranteed: a snapshot is a read transaction on a connection of its own in write-ahead mode, so readers and the one
 writer do not wait for each other, in this process or between processes. A commit is one transaction: after a crash or
 a kill the last complete generation is there. Two writers queue; the second gets `StoreChanged`, since its update
-is out of date. Not guaranteed: a file on a network drive, where SQLite's locks are not to be trusted.
+is out of date. Where nothing can be written, what is there is read. Not guaranteed: a file on a network drive, where
+SQLite's locks are not to be trusted.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from toolfold.storage.base import (
     fold_path,
 )
 from toolfold.storage.records import encode, encode_definition, encode_tool
-from toolfold.storage.sqlite.connection import connect, transaction, translate_errors
+from toolfold.storage.sqlite.connection import _is_current, connect, transaction, translate_errors
 from toolfold.storage.sqlite.snapshot import _read_generation, _SqliteSnapshot
 from toolfold.types import Node, Path, Tool
 
@@ -146,6 +147,9 @@ class SqliteStore:
 
     def _data_version(self) -> int:
         """What SQLite counts up for one connection whenever another writes."""
+        if self._watcher is not None and not _is_current(self._watcher, self.path):
+            self._watcher.close()
+            self._watcher, self._seen_version = None, None
         if self._watcher is None:
             self._watcher = self._connect()
         return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
@@ -196,7 +200,7 @@ class SqliteStore:
     async def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         def run() -> _T:
             if self._writer is None:
-                self._writer = self._connect()
+                self._writer = self._connect(writes=True)
             with transaction(self._writer):
                 return work(self._writer)
 
@@ -218,14 +222,18 @@ class SqliteStore:
             raise StoreError(f"the store {self.path} is not open", next_action="use it inside `async with`")
         return executor
 
-    def _connect(self) -> sqlite3.Connection:
-        made = connect(self.path, busy_s=self._busy_s, create=self._create, further=self._connected)
+    def _connect(self, *, writes: bool = False) -> sqlite3.Connection:
+        made = connect(self.path, busy_s=self._busy_s, create=self._create, further=self._connected, writes=writes)
         self._connected = True
         return made
 
     def take_reader(self) -> sqlite3.Connection:
         """A read connection that nobody uses. Only in the reading thread."""
-        return self._idle.pop() if self._idle else self._connect()
+        while self._idle:
+            if _is_current(reader := self._idle.pop(), self.path):
+                return reader
+            reader.close()
+        return self._connect()
 
     def return_reader(self, db: sqlite3.Connection) -> None:
         """Takes a read connection back. Only in the reading thread."""
