@@ -53,6 +53,7 @@ TABLE: dict[str, tuple[tuple[str, ...], int]] = {
     "bench": (("--help",), 0),
     "help": ((), 0),
     "completion": (("bash",), 0),
+    "conformance": (("http://127.0.0.1:1/mcp",), 3),
     "console": (("--help",), 0),
 }
 # What the shell does with the streams; whether what is printed has nowhere to go counts as an error. A closed one does,

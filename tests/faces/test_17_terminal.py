@@ -478,7 +478,8 @@ ELSEWHERE = {"demo", "serve", "console", "enrich", "agent", "output", "repl", "i
 
 
 @pytest.mark.parametrize("line", [line for name in EXAMPLES if name not in ELSEWHERE for line in EXAMPLES[name]])
-def test_17_the_examples_run_in_the_folder_of_the_demo(run: Run, line: str) -> None:
+def test_17_the_examples_run_in_the_folder_of_the_demo(run: Run, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     code, out, err = run(*shlex.split(line))
     assert code == 0, out + err
 
