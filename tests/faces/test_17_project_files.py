@@ -289,8 +289,9 @@ def test_a_toolfold_toml_that_git_does_not_track_counts_where_nobody_can_be_aske
     (person.clone / "other").mkdir()
     (person.clone / "other" / "toolfold.toml").write_text("")  # one of the same name elsewhere says nothing
     person.git("add", "other")
-    said = person.run("build", "--no-search").stderr
-    assert f"{file} was never accepted by you, and counts all the same" in said
+    said = person.run("build", "--no-search").stderr.partition(f"{file} was never accepted by you, and counts all the")[
+        2
+    ]
     assert f"accept it: toolfold trust --project {person.clone}" in said
     assert person.stole()
     code, shown = person.at_terminal("n", "build", "--no-search")
@@ -495,9 +496,8 @@ def test_what_changes_while_it_serves_counts_once_it_is_accepted(person: Person)
         new = file.with_suffix(".new")
         new.write_text(json.dumps({"mcpServers": {"theirs": person.entry(), "more": person.entry()}}))
         new.replace(file)
-        said = served.wait_for("the earlier one stays")
-        assert "(more is new)" in said
-        assert f"toolfold trust --project {person.clone}" in said
+        assert f"trust --project {person.clone}" in served.wait_for("the earlier one stays")
+        served.wait_for("(more is new)")
         assert not person.stole()
         person.run("trust", "--project")
         served.wait_for("more: started")

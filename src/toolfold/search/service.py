@@ -545,13 +545,8 @@ class SearchService:
         error = await self._no_match(view, query, path, snapshot, tags, kind=kind)
         if sure or error.categories or not 0 < tools <= _FEW_TOOLS:
             raise error
-        of_all = (
-            "of one tool"
-            if tools == 1
-            else f"of all {tools} tools"
-            if kind == "tool"
-            else f"categories of {tools} tools"
-        )
+        several = f"of all {tools} tools" if kind == "tool" else f"categories of {tools} tools"
+        of_all = several if tools > 1 else "of one tool"
         return f"nothing fits for sure; these are the nearest {of_all}, with the probability that each fits"
 
     async def _no_match(

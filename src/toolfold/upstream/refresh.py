@@ -555,9 +555,8 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
     tools = record.tools if record is not None else None
     record = record or ServerRecord(name=spec.name)
     waits = SignInRequired.phrase in record.error
-    rests: Status = "not read" if tools is None else "idle"
     failed: Status = "needs sign-in" if waits else "failed"
-    status: Status = "disabled" if not spec.enabled else failed if record.error else rests
+    rests: Status = failed if record.error else "not read" if tools is None else "idle"
     own = "CALLER" if spec.credentials == "caller" else ""  # whoever is at this machine is one caller of many
     # By its words: of a failure nothing else is kept.
     key = re.search(r"refused access \(HTTP 401\)|its key in (\S+) was removed", record.error)
@@ -566,7 +565,7 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
     return ServerState(
         name=spec.name,
         transport=spec.transport,
-        status=status,
+        status=rests if spec.enabled else "disabled",
         shown=spec.shown(),
         info=record.info,
         tools=tools,

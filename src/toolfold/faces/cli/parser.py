@@ -252,9 +252,7 @@ def _add_setup(command: _AddCommand) -> None:
     serve.choice("--profile", profiles, text)
     serve.value("--server", "NAME", "transparent: which server")
     serve.value("--subset", "NAME", "only the tools of [subsets.NAME]; over HTTP each is at /mcp/p/NAME anyway")
-    serve.value(
-        "--server-json", "NAME", "only print a server.json for the MCP registry, under a name like com.example/tools"
-    )
+    serve.value("--server-json", "NAME", "only print a server.json for the MCP registry, such as com.example/tools")
     serve.choice("--log", ("text", "json"), "how the log on standard error is written")
 
     init = command("init", "write a toolfold.toml to begin with, and its schema for editors beside it")
@@ -488,16 +486,12 @@ def _add_diagnostics(command: _AddCommand) -> None:
     bench.value("name", "NAME", "start, build, ontology, …; `toolfold bench list` names them")
     bench.value("--data", "DIR", "a folder of recorded servers and sets to measure on")
     bench.value("--peers", "DIR", "environments of peers to compare with: DIR/fastmcp, …")
-    bench.value(
-        "--model", "NAME", "agent: which model plays; bfcl, results: URL[,NAME]; without one, scripted policies do"
-    )
+    bench.value("--model", "NAME", "agent: its model; bfcl, results: URL[,NAME]; without one, scripted policies play")
     bench.value("--only", "PATTERN", "agent: only tasks whose name fits, such as 'sqlite-*'; or easy")
     bench.value("--settings", "NAMES", "agent, bfcl: only some settings, such as all_tools,surface,scripts")
     many = "agent, bfcl: so many tools in all, or all; the rest from recorded servers of --data"
     bench.value("--tools", "N", many, type=_positive_or_all, default=0)
-    bench.value(
-        "--policy", "NAME", "bfcl: gold plays the official answers, model needs --model", choices=("gold", "model")
-    )
+    bench.value("--policy", "NAME", "bfcl: gold, the official answers; or model", choices=("gold", "model"))
     bench.number("--sample", "N", "bfcl, results: so many tasks, chosen by --seed")
     bench.number("--seed", "N", "bfcl, results: for the sample, and for the model")
     bench.number("--seeds", "N", "bfcl: the model plays so often, with seeds from --seed on, and the spread is told")
