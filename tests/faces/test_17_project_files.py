@@ -289,9 +289,7 @@ def test_a_toolfold_toml_that_git_does_not_track_counts_where_nobody_can_be_aske
     (person.clone / "other").mkdir()
     (person.clone / "other" / "toolfold.toml").write_text("")  # one of the same name elsewhere says nothing
     person.git("add", "other")
-    said = person.run("build", "--no-search").stderr.partition(f"{file} was never accepted by you, and counts all the")[
-        2
-    ]
+    said = person.run("build", "--no-search").stderr.partition(f"{file} was never accepted by you, and counts all")[2]
     assert f"accept it: toolfold trust --project {person.clone}" in said
     assert person.stole()
     code, shown = person.at_terminal("n", "build", "--no-search")
