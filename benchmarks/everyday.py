@@ -24,7 +24,7 @@ from benchmarks.measurement import environment
 from benchmarks.recorded import recorded_servers
 from benchmarks.retrieval_sets import PeerBM25, ToolRow, auroc
 from toolfold.errors import ConfigError
-from toolfold.search.arrays import Floats
+from toolfold.search.array_file import Floats
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import ConfigError
-from toolfold.search.arrays import Numbers
+from toolfold.search.array_file import Numbers
 from toolfold.search.document import Document, _parameters_of
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.measurement import cpu_time, environment, percentile
 from benchmarks.recorded import recorded_servers
-from toolfold.search.arrays import Floats
+from toolfold.search.array_file import Floats
 from toolfold.search.document import Document, document_of, tool_text
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex

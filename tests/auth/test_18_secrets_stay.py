@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from pages import PLACE, Pages, pages
 
 from toolfold.auth import discovery, grants
+from toolfold.auth.callback import LoopbackListener, Page
 from toolfold.auth.discovery import check_browser_address
-from toolfold.auth.login import LoopbackListener, Page
 from toolfold.auth.session import OAuthSession
 from toolfold.auth.sign_ins import SignIns
 from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault

@@ -14,7 +14,7 @@ from toolfold.errors import ConfigError, StoreError
 from toolfold.events import Event
 from toolfold.faces.cli import serve
 from toolfold.search import service
-from toolfold.search.arrays import Floats
+from toolfold.search.array_file import Floats
 from toolfold.search.document import Document
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex

@@ -13,7 +13,7 @@ from output_scene import Scene, run, text_result, texts
 
 from toolfold.__main__ import main
 from toolfold.faces.mcp_server.leaf_requests import LeafRequests
-from toolfold.faces.mcp_server.leaf_watch import LeafWatch
+from toolfold.faces.mcp_server.resource_subscriptions import ResourceSubscriptions
 from toolfold.faces.mcp_server.surface_app import SurfaceApp
 from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.faces.surface.output_resources import OutputResources
@@ -32,7 +32,7 @@ async def asked(scene: Scene, method: str, uri: str = "", caller: Caller = LOCAL
     if method == "resources/templates/list":
         return {"resourceTemplates": [outputs.template]}
     if method == "resources/subscribe":
-        await LeafWatch(scene.gateway, NotificationHub()).watch(uri, caller)
+        await ResourceSubscriptions(scene.gateway, NotificationHub()).watch(uri, caller)
     result = json.loads(bytes(await outputs.read(Raw(json.dumps({"uri": uri}).encode()), caller)))
     assert isinstance(result, dict)
     return result

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolfold.sandbox.zygote import Zygote
-from toolfold.sandbox.zygote_process import _PREFIX, _lock, _sweep_leftovers
+from toolfold.sandbox.zygote_handle import _PREFIX, _lock, _sweep_leftovers
 
 OLD = (1_000_000_000, 1_000_000_000)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from search_catalogue import encoder, index, tools
 
 from toolfold.catalogue.ids import natural_id
-from toolfold.search.arrays import Floats
+from toolfold.search.array_file import Floats
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex

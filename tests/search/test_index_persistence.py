@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from search_catalogue import encoder, tools
 
 from toolfold.errors import StoreDamaged
-from toolfold.search.arrays import Floats
+from toolfold.search.array_file import Floats
 from toolfold.search.document import Document
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_catalogue import encoder, index, tools
 
 from toolfold.errors import InvalidArguments
-from toolfold.search.arrays import Floats
+from toolfold.search.array_file import Floats
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import MAX_HITS, SearchIndex
 from toolfold.search.ranker import MAX_SENTENCES, _split_sentences

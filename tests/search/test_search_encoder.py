@@ -12,7 +12,7 @@ import pytest
 from search_catalogue import encoder
 
 from toolfold.errors import ConfigError
-from toolfold.search.arrays import Floats
+from toolfold.search.array_file import Floats
 from toolfold.search.encoder import WEIGHTS, Encoder, _check_weights, _read_record
 
 MAX_BYTES = 30_000_000

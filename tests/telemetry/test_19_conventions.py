@@ -22,7 +22,7 @@ from served_config import Served, parameters, wait_for_call
 
 from toolfold import Gateway, Settings
 from toolfold.faces.mcp_server.profiles import open_app
-from toolfold.telemetry.served import _ObservedServer
+from toolfold.telemetry.server_spans import _ObservedServer
 from toolfold.telemetry.spans import BOUNDARIES, Tracing
 from toolfold.wire.serving import ServeOptions
 from toolfold.wire.serving.http import McpHttpApp

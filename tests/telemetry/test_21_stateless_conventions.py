@@ -15,7 +15,7 @@ from test_19_conventions import MODERN, PARENT, Memory, observed
 
 from toolfold import Gateway, Settings
 from toolfold.faces.mcp_server.profiles import open_app
-from toolfold.telemetry.served import _ObservedServer
+from toolfold.telemetry.server_spans import _ObservedServer
 from toolfold.wire.serving import ServeOptions
 from toolfold.wire.serving.http import McpHttpApp
 

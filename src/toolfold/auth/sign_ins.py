@@ -5,7 +5,7 @@ goes on to the authorization server only from there, with a cookie in the browse
 state and that cookie: whoever is handed the second address alone cannot end a sign-in that another began. A button
 counts only where it was pressed on a page of ours. By plain http another program can have put the cookie there: a
 caller's account is then connected by a second button, at the end. What waits is bounded in number and time. Above: the
-gateway, and the faces that serve the pages. Below: `login.py`, `grants.py`.
+gateway, and the faces that serve the pages. Below: `callback.py`, `grants.py`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
-from toolfold.auth.login import CALLBACK, LoopbackListener, Page
+from toolfold.auth.callback import CALLBACK, LoopbackListener, Page
 from toolfold.containers import Listeners
 from toolfold.errors import ServerUnavailable, ToolfoldError
 from toolfold.types import LOCAL

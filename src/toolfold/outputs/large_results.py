@@ -26,8 +26,8 @@ from toolfold.outputs.split import Origin, ResultLimits, ResultSplitter
 from toolfold.outputs.store import OutputStore
 from toolfold.outputs.tool_output_definition import too_large_message
 from toolfold.types import CallContext, Caller, Outcome, Stored, Tool, ToolCall
+from toolfold.upstream.result_reader import ResultReader
 from toolfold.upstream.threads import run_in_thread
-from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import jsonrpc
 from toolfold.wire.dispatcher import unreadable_answer
 from toolfold.wire.repair import is_plain, repair, repair_result

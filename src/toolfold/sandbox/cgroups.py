@@ -1,7 +1,7 @@
 """Control groups, where this user may make them: memory and processes of a child and all it starts, counted together.
 
 The resource limits count each process alone; a group counts the family. Both versions of the interface are supported.
-Standard library only. Above: `isolation.py`, and `zygote_process.py` to sweep. Below: files under `/sys/fs/cgroup`.
+Standard library only. Above: `isolation.py`, and `zygote_handle.py` to sweep. Below: files under `/sys/fs/cgroup`.
 """
 
 # The zygote does not import pathlib.

@@ -1,7 +1,7 @@
 """The host's side of one child: its frames, its output, its clock and its end.
 
 All of it runs in the event loop. The clock and SIGKILL belong to the host, so nothing the child does can delay them.
-Above: `zygote.py`, which hands children out, and `zygote_process.py`, which asks for the fork. Below: one module for
+Above: `zygote.py`, which hands children out, and `zygote_handle.py`, which asks for the fork. Below: one module for
 each thing that connects the two: `channel.py`, `status_channel.py`, `output_capture.py`, `scratch.py`.
 """
 

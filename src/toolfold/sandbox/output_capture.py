@@ -1,7 +1,7 @@
 """Reads what a child prints, up to a limit, and drops the rest cheaply.
 
 A child never blocks on its output, however much it prints, and the host never holds more than the limit. Above:
-`child.py`, `zygote_process.py`. Below: a pipe.
+`child.py`, `zygote_handle.py`. Below: a pipe.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 `async with Zygote("package.module:function") as zygote: async with await zygote.take() as child: …`. The function runs
 in the child, after confinement, as `function(channel)`; its module and `preload` are imported once, in the zygote. It
 keeps `ready` children waiting, hands each out once, and starts over when the zygote dies. Above: `scripts`, `live`.
-Below: `zygote_process.py`, one zygote at a time.
+Below: `zygote_handle.py`, one zygote at a time.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from toolfold.sandbox import confinement, seccomp
 from toolfold.sandbox.base import Child, ChildLimits
 from toolfold.sandbox.child import HostedChild
 from toolfold.sandbox.readable_paths import DEVICES, readable_paths, resolve_links
-from toolfold.sandbox.zygote_process import ENVIRONMENT, CommandWrapper, ZygoteProcess
+from toolfold.sandbox.zygote_handle import ENVIRONMENT, CommandWrapper, ZygoteHandle
 
 # How children are confined on this machine: our own layers, bubblewrap, Seatbelt, or a refusal that says why.
 
@@ -162,7 +162,7 @@ class Zygote:
             "namespaces": namespaces,
         }
         self._backend: _Backend | None = None
-        self._process: ZygoteProcess | None = None
+        self._process: ZygoteHandle | None = None
         self._problems: tuple[str, ...] = ()
         self._starting = asyncio.Lock()
         self._ready: deque[asyncio.Task[HostedChild]] = deque()
@@ -253,10 +253,10 @@ class Zygote:
             raise
         return child
 
-    async def _start_process(self, backend: _Backend) -> ZygoteProcess:
-        return await ZygoteProcess.start({**self._configuration, "backend": backend.name}, self._limits, backend.wrap)
+    async def _start_process(self, backend: _Backend) -> ZygoteHandle:
+        return await ZygoteHandle.start({**self._configuration, "backend": backend.name}, self._limits, backend.wrap)
 
-    async def _shared_process(self, backend: _Backend) -> ZygoteProcess:
+    async def _shared_process(self, backend: _Backend) -> ZygoteHandle:
         """The running zygote, a new one if the last has died."""
         async with self._starting:
             if self._closed:

@@ -2,7 +2,7 @@
 
 The host starts it as a script (`python -I zygote_main.py CONTROL_FD PACKAGE_ROOT`) and talks to it over a socket pair
 (`control_messages.py`). It ends when the host's side closes, and its children with it. It holds nothing of value: no
-environment, no credentials, no descriptor but the control socket. Above: `zygote_process.py` in the host. Below:
+environment, no credentials, no descriptor but the control socket. Above: `zygote_handle.py` in the host. Below:
 `child_main.py`.
 """
 

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import ConfigError
-from toolfold.search.arrays import Floats, Numbers
+from toolfold.search.array_file import Floats, Numbers
 from toolfold.search.ranker import LEXICAL_WEIGHT, Ranking
 
 FILE = "calibration.json"

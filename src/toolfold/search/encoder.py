@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from toolfold.containers import BoundedDict
 from toolfold.errors import ConfigError
-from toolfold.search.arrays import Floats
+from toolfold.search.array_file import Floats
 
 __all__ = ["shared_encoder"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, StoreDamaged
-from toolfold.search.arrays import Mask
+from toolfold.search.array_file import Mask
 from toolfold.search.calibration import RANKED_AT_LEAST, _bar_of, features, judge
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import WEIGHTS, Encoder, shared_encoder

@@ -20,7 +20,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from toolfold.errors import ConfigError
-from toolfold.search.arrays import Floats, Hashes, Mask, Numbers, Rows
+from toolfold.search.array_file import Floats, Hashes, Mask, Numbers, Rows
 from toolfold.search.encoder import Encoder
 from toolfold.search.names import Names
 from toolfold.search.segment import UNIT, IndexSnapshot, hash64, quantise, sign_bits, top_rows

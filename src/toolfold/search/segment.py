@@ -16,7 +16,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from toolfold.containers import BoundedDict
-from toolfold.search.arrays import Columns, Floats, Hashes, Mask, Numbers, Rows, Small
+from toolfold.search.array_file import Columns, Floats, Hashes, Mask, Numbers, Rows, Small
 from toolfold.search.document import Document
 from toolfold.search.names import Names
 from toolfold.types import Path

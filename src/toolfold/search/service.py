@@ -241,7 +241,7 @@ class SearchService:
                 part = many[start : start + _SYNC_BATCH]
                 embedded += (await asyncio.to_thread(index.update, part, requests=requests)).embedded
             embedded += (await asyncio.to_thread(index.sync, tools, requests=requests)).embedded
-            from toolfold.search.arrays import replace_file  # which loads numpy
+            from toolfold.search.array_file import replace_file  # which loads numpy
 
             await asyncio.to_thread(replace_file, self._state_file, lambda file: file.write(state))
             self._generation = generation if news == self._news else None

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import StoreDamaged
-from toolfold.search.arrays import Columns, Rows, read_arrays, replace_file, write_arrays
+from toolfold.search.array_file import Columns, Rows, read_arrays, replace_file, write_arrays
 from toolfold.search.segment import IndexSnapshot, Segment
 
 # Goes up with every change of what is stored or how words are cut: an index of another format is built anew.

@@ -13,7 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from toolfold.errors import StoreError
-from toolfold.search.arrays import Columns, Floats, Hashes, Rows, Small
+from toolfold.search.array_file import Columns, Floats, Hashes, Rows, Small
 from toolfold.search.document import Document, tool_text, weighted_terms
 from toolfold.search.encoder import Encoder
 from toolfold.search.segment import UNIT, IndexSnapshot, Segment, hash64, quantise, sign_bits

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from toolfold.errors import StoreDamaged
-from toolfold.search.arrays import Columns, Floats, read_arrays, write_arrays
+from toolfold.search.array_file import Columns, Floats, read_arrays, write_arrays
 from toolfold.search.encoder import EncoderRecord
 from toolfold.search.segment import hash64, quantise
 

@@ -3,7 +3,7 @@
 They are those of open-telemetry/semantic-conventions-genai (docs/gen-ai/mcp.md, status "Development"), where they moved
 from semantic-conventions 1.40. A `traceparent` in a request's `_meta` becomes the parent, and the call's own goes on to
 the server in its place. Off, nothing is imported and `_meta` passes through as it came. Spans hold ids, sizes and
-codes; no argument, no result, no text of an error, which may quote either. `served.py` has the server's side.
+codes; no argument, no result, no text of an error, which may quote either. `server_spans.py` has the server's side.
 """
 
 import asyncio

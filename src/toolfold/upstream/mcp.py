@@ -30,8 +30,8 @@ from toolfold.upstream.base import SIGN_IN_ENDED, Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.leaves import call_result, list_leaves, request_of, watched_lists
 from toolfold.upstream.redaction import mask, mask_progress, redact_error, secrets_of
+from toolfold.upstream.result_reader import ResultReader
 from toolfold.upstream.tasks import ServerTasks
-from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
 from toolfold.wire.connection import requires_input
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS

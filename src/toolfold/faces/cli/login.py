@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from toolfold.auth.login import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, has_browser
+from toolfold.auth.callback import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, has_browser
 from toolfold.config import Settings
 from toolfold.errors import ConfigError, NotBuilt, ServerUnavailable, SignInRequired, ToolfoldError
 from toolfold.faces.cli.build import plural, read_servers

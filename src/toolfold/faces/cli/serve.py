@@ -253,7 +253,7 @@ def _make_server(gateway: Gateway, transport: str, *given: Any) -> "Server":
 
     if gateway.tracing is None:
         return Server(*given)
-    from toolfold.telemetry.served import _ObservedServer
+    from toolfold.telemetry.server_spans import _ObservedServer
 
     return _ObservedServer(gateway.tracing, transport, *given)
 

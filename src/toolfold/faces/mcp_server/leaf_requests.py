@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from toolfold.errors import BadCursor, SignInRequired, ToolNotFound
 from toolfold.events import Event
-from toolfold.faces.mcp_server.leaf_watch import LeafWatch
+from toolfold.faces.mcp_server.resource_subscriptions import ResourceSubscriptions
 from toolfold.faces.surface.direct import CATALOGUE_CHANGED
 from toolfold.faces.surface.output_resources import OutputResources
 from toolfold.faces.surface.resource_links import listed_entry, own_addresses, own_contents
@@ -69,7 +69,7 @@ class _Complete(Struct):
 class LeafRequests:
     """The requests about leaves of one gateway that are no tools."""
 
-    watched: LeafWatch
+    watched: ResourceSubscriptions
     """The subscriptions of its clients, once it is open."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -88,7 +88,7 @@ class LeafRequests:
 
     def open(self, hub: NotificationHub) -> Callable[[], None]:
         """Tells the subscribers of a hub when a list changed, as far as it is known which; the result ends that."""
-        self.watched = LeafWatch(self._gateway, hub)
+        self.watched = ResourceSubscriptions(self._gateway, hub)
 
         def on_event(event: Event) -> None:
             changed = event.data.get("kinds", _ALL_KINDS)

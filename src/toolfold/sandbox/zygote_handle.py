@@ -50,8 +50,8 @@ _UID_COUNT = 0x0F000000
 CommandWrapper = Callable[[str], list[str]]
 
 
-class ZygoteProcess:
-    """Use `ZygoteProcess.start`. Once `alive` is false, its children are gone, too."""
+class ZygoteHandle:
+    """Use `ZygoteHandle.start`. Once `alive` is false, its children are gone, too."""
 
     def __init__(self, configuration: Message, limits: ChildLimits, wrap: CommandWrapper) -> None:
         self._loop = asyncio.get_running_loop()
@@ -96,7 +96,7 @@ class ZygoteProcess:
         send(self._control, {**configuration, "base": str(self._base), "first_uid": _first_uid()})
 
     @classmethod
-    async def start(cls, configuration: Message, limits: ChildLimits, wrap: CommandWrapper) -> "ZygoteProcess":
+    async def start(cls, configuration: Message, limits: ChildLimits, wrap: CommandWrapper) -> "ZygoteHandle":
         """Starts a zygote and waits until it has imported everything."""
         asyncio.get_running_loop().run_in_executor(None, _sweep_leftovers)
         process = cls(configuration, limits, wrap)

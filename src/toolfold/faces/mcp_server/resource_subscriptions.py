@@ -20,7 +20,7 @@ from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, encode
 from toolfold.wire.serving import NotificationHub, RpcError
 from toolfold.wire.serving.notifications import RESOURCE_UPDATED
 
-__all__ = ["LeafWatch"]
+__all__ = ["ResourceSubscriptions"]
 
 log = logging.getLogger("toolfold.gateway")
 
@@ -30,7 +30,7 @@ _Source = tuple[str, str]
 _Watcher = tuple[str, Caller]
 
 
-class LeafWatch:
+class ResourceSubscriptions:
     """The subscriptions of one application's clients."""
 
     def __init__(self, gateway: Gateway, hub: NotificationHub) -> None:
