@@ -5,6 +5,7 @@ import asyncio
 import json
 import resource
 import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -224,10 +225,13 @@ async def test_18_a_sign_in_made_meanwhile_is_not_written_over(vault: Vault) -> 
         gateway.fill_disk(True)
         box.withdraw()
         assert await gateway.call() == "call with 2: 0"
-        issuer.count = 9  # somebody signs in anew, in another process
+        # Somebody signs in anew, in another process, all at once for the gateway: it may be reading a list.
+        gateway.process.send_signal(signal.SIGSTOP)
+        issuer.count = 9
         await Vault(vault.folder.parent).put(
             credential(issuer, resource=box.url, access_token="token-9", refresh_token="renew-9", expires_at=0.0)
         )
+        gateway.process.send_signal(signal.SIGCONT)
         gateway.fill_disk(False)
         box.withdraw()
         assert await gateway.call() == "call with 10: 0"

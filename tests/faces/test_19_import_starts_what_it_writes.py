@@ -1,6 +1,7 @@
 """`toolfold import --replace --secrets env` starts what it writes, and not what the client had."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,15 @@ def run(client: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[i
     return code, said.out + said.err, json.loads(client.read_text(encoding="utf-8"))["mcpServers"]
 
 
-def test_19_a_server_that_lacks_its_variable_is_told_and_stays(
+def test_17_a_trial_start_has_the_secret_that_moves_to_a_variable(
     client: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, said, left = run(client, capsys)
-    assert code != 0
-    assert "API_KEY" in said
-    assert "1 of 2 servers started" in said
+    assert code == 0
+    assert "set this before you go on: export API_KEY=" in " ".join(said.split())
+    assert "2 of 2 servers started" in said
     assert KEY not in said
-    assert set(left) == {"keyed", "again", "toolfold"}
+    assert set(left) == {"toolfold"}
 
 
 def test_19_with_the_variable_it_starts_and_what_a_desktop_does_not_see_is_told(
@@ -58,9 +59,12 @@ def test_17_a_variable_that_holds_something_else_stands_for_no_secret(
     client: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_KEY", "zzzz9999other")
+    before = client.read_text(encoding="utf-8")
     _, said, _ = run(client, capsys)
     assert "keyed: API_KEY has another value in this environment" in " ".join(said.split())
     assert "KEYED_API_KEY" in said
+    shutil.rmtree(client.parent / ".toolfold")
+    client.write_text(before, encoding="utf-8")
     monkeypatch.setenv("KEYED_API_KEY", KEY)
     code, said, left = run(client, capsys)
     assert code == 0
