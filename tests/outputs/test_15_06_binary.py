@@ -93,6 +93,7 @@ def test_15_06_an_app_offers_resources_only_where_it_has_them(tmp_path: Path) ->
                 "resources",
                 "prompts",
                 "completions",
+                "extensions",
             }
             assert (await without.about(LOCAL)).capabilities.keys() == {"tools"}
             with_them.aclose()
