@@ -48,7 +48,7 @@ async def console(home: Path, *upstreams: MemoryUpstream, config: str = "") -> A
     async with (
         served(home, upstreams, config, owner=not config) as site,
         chromium() as browser,
-        looking(browser, site, expect=["400", "404", "409"]) as page,
+        looking(browser, site, expect=["400", "403", "404", "409"]) as page,
     ):
         yield site, page
 
@@ -131,10 +131,10 @@ async def test_22_a_call_is_repeated_with_other_arguments(tmp_path: Path) -> Non
         assert (steps[-1].arguments, steps[-1].session, steps[-1].code) == ({"text": "second"}, "console", "")
         # What its policy keeps from a caller is kept from it here, too, and another's call is not its own.
         step = (await site.gateway.audit_log.page("ann", "s-1"))[0][0]
-        answers = [
-            await page.goto(f"/traces/repeat?caller=root&session=s-1&step={number}") for number in (step, step + 99)
-        ]
-        assert [answer.status for answer in answers if answer is not None] == [200, 409]
+        for address, status in ((f"caller=root&session=s-1&step={step}", 403), (f"session=s-1&step={step + 99}", 409)):
+            answer = await page.goto(f"/traces/repeat?{address}")
+            assert answer is not None
+            assert answer.status == status
 
 
 async def test_22_a_repeated_call_begins_with_made_up_arguments_where_the_log_keeps_none(tmp_path: Path) -> None:
@@ -320,9 +320,16 @@ async def test_22_an_administrator_answers_for_a_call_that_waits(tmp_path: Path,
         asking = Raw(b'{"elicitation":{"form":{}}}')
         call = asyncio.ensure_future(
             site.gateway.call_tool(
-                "shop.cancel_order", {"text": HOSTILE}, caller=ann, capabilities=asking, on_input=nobody_answers
+                "shop.cancel_order",
+                {"text": f"{HOSTILE}\u202e"},
+                caller=ann,
+                capabilities=asking,
+                on_input=nobody_answers,
             )
         )
+        await page.get_by_text("\\u202e").wait_for()  # what turns text around is spelt out, as the client's form does
+        [held] = site.gateway.access.approvals.waiting
+        assert not held.key.isdigit()  # a page that was opened before a restart answers no other call
         await page.get_by_role("button", name=f"{button} the call of shop.cancel_order").focus()
         await page.keyboard.press("Enter")
         await page.get_by_role("status").get_by_text("the call of shop.cancel_order by ann").wait_for()

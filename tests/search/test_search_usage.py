@@ -1,10 +1,13 @@
 """Learning from use: off where it is switched off, bounded, local, and without the words of a request."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from search_catalogue import encoder, tools
 
 from toolfold.search.index import SearchIndex
+from toolfold.search.segment import hash64
 from toolfold.search.usage import LIFT, MAX_CHOICES, Usage
 
 QUERY = "put it on the list for the team"
@@ -77,3 +80,20 @@ def test_what_a_caller_may_not_see_does_not_rise() -> None:
     index.learn(QUERY, "tracker.create_issue")
     found = index.search(QUERY, allowed=lambda tool_id: not tool_id.startswith("tracker."), limit=50)
     assert not any(hit.tool_id.startswith("tracker.") for hit in found)
+
+
+def test_what_is_learned_while_a_request_is_ranked_does_not_break_it() -> None:
+    usage = Usage(None, encoder().record)
+    request = encoder().queries(["read a file"])[0]
+    usage.learn(request, "files.read")
+
+    class Busy(dict[str, Any]):
+        """Somebody learns whenever a column is read."""
+
+        def __getitem__(self, name: str) -> Any:
+            column = super().__getitem__(name)
+            usage._choices = Busy({key: np.concatenate([value, value]) for key, value in self.items()})
+            return column
+
+    usage._choices = Busy(usage._choices)
+    assert list(usage.lifts(request)) == [hash64("files.read")]

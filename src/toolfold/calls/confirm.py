@@ -70,7 +70,7 @@ async def _ask_client(call: ToolCall, context: CallContext, arguments: str, appr
         )
     form = _confirmation_form(tool_id, call.tool.risks, arguments)
     try:
-        with approvals.hold(tool_id, context.caller, arguments) as waiting:
+        with approvals.hold(tool_id, context.caller, printable(arguments, MAX_SHOWN_CHARS)) as waiting:
             async with asyncio.timeout(_ANSWER_WITHIN_S):
                 accepted = await _first_answer(context.on_input(_ELICIT, form), waiting)
     except TimeoutError:
@@ -96,6 +96,8 @@ async def _first_answer(asked: Awaitable[Raw], waiting: "Waiting") -> bool:
         if not client.done():
             client.cancel()
             await asyncio.wait((client,))
+        if not client.cancelled():
+            client.exception()  # whatever became of a question that nobody waits for any more
 
 
 def _confirmation_form(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:

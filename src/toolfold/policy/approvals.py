@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from secrets import token_urlsafe
 
 from msgspec import Struct
 
@@ -13,7 +14,8 @@ from toolfold.types import Caller
 class Waiting(Struct, frozen=True):
     """A call that is held until a person has answered."""
 
-    number: int
+    key: str
+    """Like no other, also of another process: a page that was opened before a restart answers no other call."""
     tool_id: str
     caller: Caller
     arguments: str
@@ -26,8 +28,7 @@ class Approvals:
     """The calls of this process that wait. It keeps nothing once they are answered."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[str, Waiting] = {}
 
     @property
     def waiting(self) -> Sequence[Waiting]:
@@ -36,18 +37,17 @@ class Approvals:
     @contextmanager
     def hold(self, tool_id: str, caller: Caller, arguments: str) -> Iterator[Waiting]:
         """Lists a call for as long as somebody may answer."""
-        self._count += 1
         answer = asyncio.get_running_loop().create_future()
-        waiting = Waiting(self._count, tool_id, caller, arguments, time.time(), answer)
-        self._waiting[waiting.number] = waiting
+        waiting = Waiting(token_urlsafe(16), tool_id, caller, arguments, time.time(), answer)
+        self._waiting[waiting.key] = waiting
         try:
             yield waiting
         finally:
-            del self._waiting[waiting.number]
+            del self._waiting[waiting.key]
 
-    def decide(self, number: int, *, yes: bool) -> Waiting | None:
+    def decide(self, key: str, *, yes: bool) -> Waiting | None:
         """Answers a call that waits; `None` where none does any more."""
-        waiting = self._waiting.get(number)
+        waiting = self._waiting.get(key)
         if waiting is None or waiting.answer.done():
             return None
         waiting.answer.set_result(yes)

@@ -63,15 +63,15 @@ class Usage:
 
     def lifts(self, request: Floats) -> dict[int, float]:
         """For a request, the hashes of tools chosen for requests like it, and what each gains."""
-        if not len(self):
-            return {}
+        self._refresh()
+        choices = self._choices  # once: another thread may learn meanwhile
         numbers, scale = quantise(request.reshape(1, -1))
-        products = np.einsum("rd,d->r", self._choices["vector"].astype(np.float32), numbers[0].astype(np.float32))
-        near = products.astype(np.float64) * self._choices["scale"] * float(scale[0])
+        products = np.einsum("rd,d->r", choices["vector"].astype(np.float32), numbers[0].astype(np.float32))
+        near = products.astype(np.float64) * choices["scale"] * float(scale[0])
         lifts: dict[int, float] = {}
         for at in np.flatnonzero(near > _MIN_SIMILARITY).tolist():
             gain = LIFT * (min(float(near[at]), 1.0) - _MIN_SIMILARITY) / (1 - _MIN_SIMILARITY)
-            tool = int(self._choices["tool"][at])
+            tool = int(choices["tool"][at])
             lifts[tool] = max(lifts.get(tool, 0.0), gain)
         return lifts
 

@@ -248,6 +248,8 @@ class _Console:
         """The address that `toolfold console` prints: it lets in once."""
         from secrets import compare_digest
 
+        if request.method == "HEAD":  # whoever looks whether it is there does not come in
+            return _to(request, "/log-in")
         given = request.path_params["token"].encode()
         try:
             self._guard.admit(_own_scope(request, self._guard, ""))
@@ -291,7 +293,7 @@ class _Console:
             activity = await self._gateway.audit_log.activity()
             generations = await self._gateway.catalogue.generations()
             states = await visit.servers() if visit.admin else ()
-            asked = [one.number for one in self._gateway.access.approvals.waiting] if visit.admin else ()
+            asked = [one.key for one in self._gateway.access.approvals.waiting] if visit.admin else ()
             return activity.last(visit.whose), len(generations), [(one.name, one.status) for one in states], asked
         except ToolfoldError as error:
             return error.code

@@ -74,14 +74,14 @@ async def _teach(visit: _Visit, need: str, tool_id: str) -> bool:
     return bool(await _recorded(visit, f"console: the tool for {need[:200]!r} is {tool_id[:200]}", work))
 
 
-async def _decide(visit: _Visit, number: int, *, yes: bool) -> str:
+async def _decide(visit: _Visit, key: str, *, yes: bool) -> str:
     """Answers a call that waits for a person; returns which it was."""
     approvals = visit.gateway.access.approvals
-    held = next((one for one in approvals.waiting if one.number == number), None)
+    held = next((one for one in approvals.waiting if one.key == key), None)
     what = "a call" if held is None else f"the call of {held.tool_id[:200]} by {held.caller.name}"
 
     async def work() -> str:
-        if approvals.decide(number, yes=yes) is None:
+        if approvals.decide(key, yes=yes) is None:
             raise InvalidArguments(
                 "this call waits no more: somebody has answered, or it was given up",
                 next_action="go back: the page shows those that wait",

@@ -77,10 +77,8 @@ async def _revoke(visit: _Visit) -> _Redirect:
 
 async def _answer(visit: _Visit) -> _Redirect:
     """Says yes or no to a call that waits for a person."""
-    number, yes = visit.form.get("number", ""), visit.form.get("yes") == "yes"
-    what = await _decide(
-        visit, int(number) if number.isascii() and number.isdigit() and len(number) < 16 else 0, yes=yes
-    )
+    yes = visit.form.get("yes") == "yes"
+    what = await _decide(visit, visit.form.get("call", "")[:100], yes=yes)
     return _Redirect("/access", f"{'Allowed' if yes else 'Refused'}: {what}.")
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from toolfold.audit.record import Step
 from toolfold.calls.example_arguments import example_for
-from toolfold.errors import InvalidArguments, ToolfoldError
+from toolfold.errors import InvalidArguments, NotAuthorized, ToolfoldError
 from toolfold.faces.console.visit import _Page, _paged, _Visit
 
 _SESSIONS = 50
@@ -46,8 +46,18 @@ async def _sessions(visit: _Visit) -> _Page:
     return _Page("traces.html", {"title": "Traces", "more": more, **values, **shown})
 
 
+def _owner(visit: _Visit) -> str:
+    """Whose session is asked for: one's own, or anybody's to administrators."""
+    asked = visit.query("caller")
+    if not visit.admin and asked not in ("", visit.caller.name):
+        raise NotAuthorized(
+            "this session is another caller's, or kept no more", next_action="choose one of the list of traces"
+        )
+    return asked if visit.admin else visit.caller.name
+
+
 async def _session(visit: _Visit) -> _Page:
-    caller = visit.query("caller") if visit.admin else visit.caller.name
+    caller = _owner(visit)
     session, only, after = visit.query("session"), visit.chosen("only", ONLY), visit.number("after", 0)
     q = visit.query("q")
     rows, last = await _steps(visit, (caller, session), after, only, q)
@@ -65,12 +75,12 @@ async def _session(visit: _Visit) -> _Page:
         "whole": urlencode(query),
         "steps": _lines(rows),
     }
-    return _Page("session.html", values, 200 if rows or after else 404)
+    return _Page("session.html", values, 200 if rows or after or last else 404)
 
 
 async def _export(visit: _Visit) -> _Page:
     """The whole session as one file that needs nothing else."""
-    caller = visit.query("caller") if visit.admin else visit.caller.name
+    caller = _owner(visit)
     session, after = visit.query("session"), 0
     rows: list[tuple[int, Step]] = []
     while len(rows) < _EXPORTED:
@@ -78,6 +88,8 @@ async def _export(visit: _Visit) -> _Page:
         rows += more
         if not after:
             break
+    if not rows:
+        return await _session(visit)
     values = {
         "title": f"Session {session or 'without a name'}",
         "caller": caller,
@@ -91,7 +103,7 @@ async def _export(visit: _Visit) -> _Page:
 
 async def _repeat(visit: _Visit) -> _Page:
     """A recorded call, with its arguments to be edited."""
-    caller = visit.query("caller") if visit.admin else visit.caller.name
+    caller = _owner(visit)
     session, number = visit.query("session"), visit.number("step", 0)
     found = await visit.gateway.audit_log.page(caller, session, after=number - 1, first=1)
     step = next((step for at, step in found if at == number and step.step == "call"), None)

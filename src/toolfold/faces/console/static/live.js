@@ -12,12 +12,16 @@
   const address = document.body.dataset.changes;
   if (!address || !document.querySelector("[hx-trigger*='toolfold:changed']")) return;
   const mark = document.getElementById("live");
-  let source = null;
+  let source = null, lost = false;
   const listen = () => {
     if (source || document.hidden) return;
     source = new EventSource(address);
-    source.addEventListener("open", () => { mark.hidden = false; });
-    source.addEventListener("error", () => { mark.hidden = true; });
+    source.addEventListener("open", () => {
+      // After a gap nobody knows what was missed: the gateway may be another one.
+      if (lost && !document.querySelector("[data-hold]")) document.body.dispatchEvent(new Event("toolfold:changed"));
+      lost = mark.hidden = false;
+    });
+    source.addEventListener("error", () => { lost = mark.hidden = true; });
     source.addEventListener("changed", () => {
       // Whoever is about to press something must not lose it.
       if (!document.querySelector("[data-hold]")) document.body.dispatchEvent(new Event("toolfold:changed"));
