@@ -69,7 +69,8 @@ class _Index(Struct):
         return next((roots[root] for root in _roots_of(uri) if root in roots), None) if roots else None
 
     def knows(self, server: str, uri: str) -> bool:
-        return server in self.resources.get(uri, {}) or self.skill_of(server, uri) is not None
+        """Whether its caller sees it listed: what is hidden must not even make an address ambiguous."""
+        return server in self.resources.get(uri, {}) or bool(self.skill_of(server, uri))
 
     def servers_of(self, uri: str) -> list[str]:
         """The servers that may mean a URI: that list it, or else have a template for it."""
@@ -80,7 +81,12 @@ class _Index(Struct):
         """Whether a template may make the URI of something hidden: then it makes what is listed and nothing else,
         since a server may take several URIs for one thing."""
         hidden = self.hidden.get(server, ())
-        return any(kind == "template" or template.may_make(address) for kind, address in hidden)
+        return any(
+            kind == "template"
+            or template.may_make(address)
+            or (kind == "skill" and template.may_enter(_root_of(address)))
+            for kind, address in hidden
+        )
 
     def template_for(self, server: str, uri: str) -> str:
         """The id of the template of a server that may make a URI; empty where none does."""
@@ -174,10 +180,11 @@ class Leaves:
         meant = await self._meant(index, named, address)
         server, uri = meant.server, meant.uri
         if index.skill_of(server, uri) is not None:
-            return await self._skill_of(view, index, server, uri), uri
-        if tool_id := index.resources.get(uri, {}).get(server) or index.template_for(server, uri):
-            return await view.catalogue.tool(tool_id), uri
-        tool = await self._unlisted(view, index, server, uri, caller)
+            tool = await self._skill_of(view, index, server, uri)
+        elif tool_id := index.resources.get(uri, {}).get(server) or index.template_for(server, uri):
+            tool = await view.catalogue.tool(tool_id)
+        else:
+            tool = await self._unlisted(view, index, server, uri, caller)
         if tool is None:
             raise await self._explained(_not_found("resource", address), f"{server}.", view, caller)
         return tool, uri
@@ -211,8 +218,11 @@ class Leaves:
             uri = found[0].expand(named.values)
         except (ValueError, TypeError):
             raise _not_found("resource", address) from None
-        if index.skill_of(named.server, uri) is not None:
-            return await self._skill_of(view, index, named.server, uri), uri
+        is_file = index.skill_of(named.server, uri) is not None
+        if is_file and (tool := await self._skill_of(view, index, named.server, uri)):
+            return tool, uri
+        if is_file or (index.is_closed(named.server, found[0]) and not index.knows(named.server, uri)):
+            raise _not_found("resource", address)
         return await view.catalogue.tool(found[1]), uri
 
     async def _meant(self, index: _Index, named: LeafAddress | None, address: str) -> LeafAddress:
@@ -231,13 +241,13 @@ class Leaves:
     async def _records(self) -> dict[str, ServerRecord]:
         return {record.name: record for record in await self._catalogue.servers()}
 
-    async def _skill_of(self, view: CatalogueView, index: _Index, server: str, uri: str) -> Tool:
-        """The skill that has a file. Raises `ToolNotFound` where it is hidden, or lists no such file."""
+    async def _skill_of(self, view: CatalogueView, index: _Index, server: str, uri: str) -> Tool | None:
+        """The skill that has a file; `None` where it is hidden, or lists no such file."""
         if tool_id := index.skill_of(server, uri):
             tool = await view.catalogue.tool(tool_id)
             if any(file.uri == uri for file in SkillEntry.of(tool.definition.raw).resources):
                 return tool
-        raise _not_found("resource", uri)
+        return None
 
     async def _unlisted(self, view: CatalogueView, index: _Index, server: str, uri: str, caller: Caller) -> Tool | None:
         """A resource that no list holds, where its caller may see everything that its server lists, and the policy

@@ -15,10 +15,10 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder, encode
 
 from toolfold.errors import InvalidArguments, ProtocolViolation, UpstreamError
-from toolfold.leaf_address import MAX_URI_CHARS
+from toolfold.leaf_address import MAX_URI_CHARS, skill_address
 from toolfold.skill_entry import EXTENSION, MAX_ENTRY_BYTES, SKILL_FILE, SkillEntry, check_entry
 from toolfold.text import printable
-from toolfold.types import Annotations, Kind, ToolCall, ToolDefinition
+from toolfold.types import Annotations, Kind, Tool, ToolCall, ToolDefinition
 from toolfold.uri_template import UriTemplate
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.types import PROMPTS_CHANGED, RESOURCES_CHANGED
@@ -323,7 +323,7 @@ def call_result(call: ToolCall, method: str, params: Raw, result: Raw) -> Raw:
     """What a call of a leaf gives: the result as it came, or that of a tool. Raises `ProtocolViolation`."""
     found, definition = check_result(method, result), call.tool.definition
     if definition.kind == "skill" and isinstance(found, _Read):
-        _check_file(definition, _text(_value.decode(params), "uri"), found.contents)
+        _check_file(call.tool, _text(_value.decode(params), "uri"), found.contents)
     return result if call.method else _tool_result(call.tool.server, definition, result, found)
 
 
@@ -334,13 +334,14 @@ def _bytes_of(contents: "list[_Contents]") -> bytes:
     return text.encode() if text is not None else b64decode(blob or "", validate=True)
 
 
-def _check_file(definition: ToolDefinition, uri: str, contents: "list[_Contents]") -> None:
+def _check_file(tool: Tool, uri: str, contents: "list[_Contents]") -> None:
     try:
-        SkillEntry.of(definition.raw).check_content(uri, _bytes_of(contents))
+        SkillEntry.of(tool.definition.raw).check_content(uri, _bytes_of(contents))
     except ValueError as error:
         raise ProtocolViolation(
-            f"{printable(uri, MAX_URI_CHARS)} is not shown: {error}",
-            next_action="Ask again: its server is read anew now. Where that says the same, tell who runs the server.",
+            f"{printable(skill_address(tool.server, uri), MAX_URI_CHARS)} is not shown: {error}",
+            next_action="Ask again: its list is read anew now, as after an edit. Where that says the same, the server "
+            "lists it wrongly: whoever runs it has to mend that.",
         ) from None
 
 
