@@ -265,6 +265,12 @@ def test_requests_that_cannot_be_are_refused(era: str, tmp_path: Path) -> None:
                     await client.ask(method, **params)
                 assert refused.value.error.code == code, (method, params)
             if era == "modern":
+                # FastMCP's client sends no `Mcp-Name` about tasks.
+                for name, code in (("", -32602), ("y", -32020)):
+                    client.named = lambda _, name=name: name
+                    with pytest.raises(MCPError) as refused:
+                        await client.ask("tasks/get", taskId="x")
+                    assert refused.value.error.code == code
                 return
             for asked, granted in ((10**400, 4_200_000), (-(10**400), 60_000), (90_000.5, 90_000), (None, 4_200_000)):
                 made = await client.ask("tools/call", name="jobs_greet", arguments={}, task={"ttl": asked})
