@@ -320,6 +320,33 @@ def test_nobody_is_told_that_a_skill_is_hidden(hidden: str, missing: str, tmp_pa
     )
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "skill://a/ACME/refunds/ref/FORMS.md",
+        "skill://a/acme/refunds/ref/forms.md",
+        "toolfold://resources/a/SKILL%3A%2F%2Facme%2Frefunds%2Fref%2FFORMS.md",
+        "toolfold://resources/a/skill%3A%2F%2F%2561cme%2Frefunds%2Fref%2FFORMS.md",
+        "toolfold://resources/a/skill%3A%2F%2Fx%2F..%2Facme%2Frefunds%2Fref%2FFORMS.md",
+        "toolfold://resources/a/skill%3A%2F%2Fu%40acme%2Frefunds%2Fref%2FFORMS.md",
+        "toolfold://resources/a/GitHub%3A%2F%2Fo%2Fr%2Fgit-workflow%2FSKILL.md",
+        "toolfold://templates/a/%7B%2Bany%7D?any=Skill%3A%2F%2Facme%2Frefunds%2Fref%2FFORMS.md",
+        # Nor does a server answer for one that is not there.
+        "skill://gone/acme/refunds/ref/FORMS.md",
+        "ui://gone/page",
+    ],
+)
+def test_no_spelling_leads_past_the_digest(uri: str, tmp_path: Path) -> None:
+    async def scene(gateway: Gateway) -> None:
+        assert await answer(gateway, "skill://a/acme/refunds/ref/FORMS.md") == "forms"
+        assert await answer(gateway, "test:any") == "any"
+        assert await answer(gateway, uri) == f"there is no resource {uri!r}"
+
+    sent = [*PLAIN, {"uri": "skill://ACME/refunds/ref/forms.md", "name": "again"}]
+    held = {**DOCS, "resources": sent, "templates": [{"uriTemplate": "{+any}", "name": "any"}]}
+    scene_of(tmp_path, scene, {**held, "texts": {**DOCS["texts"], "test:any": "any"}})
+
+
 def test_a_skill_that_breaks_a_rule_is_a_warning_and_costs_nothing_else(tmp_path: Path) -> None:
     bad = {**REFUNDS[0], "resources": [{**REFUNDS[0]["resources"][0], "uri": "skill://acme/refunds/../x"}]}
 

@@ -20,7 +20,7 @@ from toolfold.catalogue.catalogue import Catalogue
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, state_of
 from toolfold.catalogue.ids import natural_leaf_id
 from toolfold.errors import BadCursor, NotBuilt, ToolfoldError, ToolNotFound
-from toolfold.leaf_address import MAX_URI_CHARS, TOOLFOLD, LeafAddress, parse_address
+from toolfold.leaf_address import MAX_URI_CHARS, TOOLFOLD, LeafAddress, fold_uri, parse_address
 from toolfold.policy.access import AccessControl
 from toolfold.policy.view import CatalogueView
 from toolfold.skill_entry import SkillEntry
@@ -61,21 +61,30 @@ class _Index(Struct):
     hidden: dict[str, list[tuple[Kind, str]]]
     """Of each server the kinds and addresses of the resources, templates and skills that the view leaves out."""
     skills: dict[str, dict[str, str]]
-    """The ids of skills by server and root; none of a hidden one."""
+    """The ids of skills by server and root, folded; none of a hidden one."""
 
     def skill_of(self, server: str, uri: str) -> str | None:
-        """The id of the skill whose folder a URI is in, the innermost; empty for a hidden one."""
-        roots = self.skills.get(server, {})
-        return next((roots[root] for root in _roots_of(uri) if root in roots), None) if roots else None
+        """The id of the skill whose folder a URI is in, the innermost; empty where it may be a file of a skill under
+        another address, or of a hidden one. A server may take other letters, steps or escapes for the same."""
+        roots = self.skills.get(server)
+        if not roots or server in self.resources.get(uri, {}):
+            return None
+        folded = fold_uri(uri)
+        found = next((roots[root] for root in _roots_of(folded) if root in roots), None)
+        return "" if found is None and (folded.startswith("skill:") or len(uri) > MAX_URI_CHARS) else found
 
     def knows(self, server: str, uri: str) -> bool:
         """Whether its caller sees it listed: what is hidden must not even make an address ambiguous."""
         return server in self.resources.get(uri, {}) or bool(self.skill_of(server, uri))
 
+    def listed_by(self, uri: str) -> list[str]:
+        """The servers that list a URI, to this caller."""
+        return sorted(server for server in {*self.resources.get(uri, {}), *self.skills} if self.knows(server, uri))
+
     def servers_of(self, uri: str) -> list[str]:
         """The servers that may mean a URI: that list it, or else have a template for it."""
-        listed = [server for server in {*self.resources.get(uri, {}), *self.skills} if self.knows(server, uri)]
-        return sorted(listed or {server for server, _ in self.templates if self.template_for(server, uri)})
+        made_by = (server for server, _ in self.templates if self.template_for(server, uri))
+        return self.listed_by(uri) or sorted(set(made_by))
 
     def is_closed(self, server: str, template: UriTemplate) -> bool:
         """Whether a template may make the URI of something hidden: then it makes what is listed and nothing else,
@@ -177,7 +186,7 @@ class Leaves:
         named = parse_address(address)
         if named is not None and named.template:
             return await self._of_template(view, index, named, address)
-        meant = await self._meant(index, named, address)
+        meant = await self._meant(view, index, named, address)
         server, uri = meant.server, meant.uri
         if index.skill_of(server, uri) is not None:
             tool = await self._skill_of(view, index, server, uri)
@@ -225,14 +234,16 @@ class Leaves:
             raise _not_found("resource", address)
         return await view.catalogue.tool(found[1]), uri
 
-    async def _meant(self, index: _Index, named: LeafAddress | None, address: str) -> LeafAddress:
+    async def _meant(self, view: CatalogueView, index: _Index, named: LeafAddress | None, address: str) -> LeafAddress:
         """What an address of ours names, or the URI that one server alone wrote so: `ui://a/b` may be either."""
         if named is not None and (address.startswith(TOOLFOLD) or index.knows(named.server, named.uri)):
             return named
-        written = index.servers_of(address)
-        # No server takes an address that names another.
-        if named is not None and written != [named.server] and named.server in await self._records():
-            return named
+        # An address that names a server, be it one that is not there, is no other's, unless that lists it.
+        written = index.servers_of(address) if named is None else index.listed_by(address)
+        if named is not None and written != [named.server]:
+            exists = named.server in await self._records() and not view.hides(named.server)
+            if exists or not written:
+                return named
         if len(written) > 1:
             why = f"it may be of {', '.join(written[:5])}; use the address that is listed"
             raise _not_found("resource", address, why)
@@ -305,7 +316,7 @@ class Leaves:
 
 def _roots_of(uri: str) -> Iterator[str]:
     """The folders that a URI is in, the innermost first."""
-    end = uri.rfind("/") if len(uri) <= MAX_URI_CHARS else -1
+    end = uri.rfind("/")
     while end > 0:
         yield uri[: end + 1]
         end = uri.rfind("/", 0, end)
@@ -329,6 +340,10 @@ def _root_of(address: str) -> str:
     return address[: address.rindex("/") + 1]
 
 
+def _folder_of(address: str) -> str:
+    return f"{fold_uri(_root_of(address))}/"
+
+
 async def _read_index(key: tuple[int, int], snapshot: Snapshot) -> _Index:
     index = _new_index(key)
     for kind, ids in index.ids.items():
@@ -340,7 +355,7 @@ async def _read_index(key: tuple[int, int], snapshot: Snapshot) -> _Index:
             elif kind == "template":
                 index.templates[tool.server, address] = UriTemplate(address), tool.tool_id
             elif kind == "skill":
-                index.skills.setdefault(tool.server, {})[_root_of(address)] = tool.tool_id
+                index.skills.setdefault(tool.server, {})[_folder_of(address)] = tool.tool_id
     return index
 
 
@@ -353,7 +368,7 @@ async def _hidden(whole: Snapshot, index: _Index) -> dict[str, list[tuple[Kind, 
             if tool.tool_id not in seen:
                 hidden.setdefault(tool.server, []).append((kind, tool.definition.address))
                 if kind == "skill":
-                    index.skills.setdefault(tool.server, {})[_root_of(tool.definition.address)] = ""
+                    index.skills.setdefault(tool.server, {})[_folder_of(tool.definition.address)] = ""
     return hidden
 
 

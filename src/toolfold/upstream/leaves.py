@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder, encode
 
 from toolfold.errors import InvalidArguments, ProtocolViolation, UpstreamError
-from toolfold.leaf_address import MAX_URI_CHARS, skill_address
+from toolfold.leaf_address import MAX_URI_CHARS, fold_uri, skill_address
 from toolfold.skill_entry import EXTENSION, MAX_ENTRY_BYTES, SKILL_FILE, SkillEntry, check_entry
 from toolfold.text import printable
 from toolfold.types import Annotations, Kind, Tool, ToolCall, ToolDefinition
@@ -91,8 +91,8 @@ async def list_leaves(request: _Request, capabilities: Raw, within_s: float) -> 
 def _without_skill_files(lists: "list[_List]") -> list[ToolDefinition]:
     """What is a file of a skill, or makes one, is read as one: as a resource it would have no digest and no trust."""
     leaves = [leaf for one in lists for leaf in one.found.values()]
-    roots = tuple(leaf.address.removesuffix(SKILL_FILE) for leaf in leaves if leaf.kind == "skill")
-    return [leaf for leaf in leaves if leaf.kind in ("prompt", "skill") or not leaf.address.startswith(roots)]
+    roots = tuple(fold_uri(leaf.address).removesuffix(SKILL_FILE.casefold()) for leaf in leaves if leaf.kind == "skill")
+    return [leaf for leaf in leaves if leaf.kind in ("prompt", "skill") or not fold_uri(leaf.address).startswith(roots)]
 
 
 class _List:
