@@ -8,7 +8,7 @@ server's own result. A file of a skill is one of its digest and size, or an erro
 import asyncio
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -285,16 +285,23 @@ class _Read(Struct):
 
 
 class _Message(Struct):
-    role: str
+    role: Literal["user", "assistant"]
     content: Raw
 
 
 class _Prompt(Struct):
     messages: list[_Message]
+    description: str | None = None
+
+
+class _Completion(Struct):
+    values: list[str]
+    total: int | None = None
+    has_more: bool | None = msgspec.field(name="hasMore", default=None)
 
 
 class _Completed(Struct):
-    completion: Raw
+    completion: _Completion
 
 
 class _Text(Struct):
