@@ -9,6 +9,7 @@ All come back byte for byte. A template that is shown keeps its variables, all i
 of an address its server encoded and what the client. Above: whoever lists and reads resources.
 """
 
+import posixpath
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from toolfold.uri_template import UriTemplate, Value
 
-__all__ = ["LeafAddress", "parse_address", "resource_address", "skill_address", "template_address"]
+__all__ = ["LeafAddress", "fold_uri", "parse_address", "resource_address", "skill_address", "template_address"]
 
 TOOLFOLD = "toolfold://"
 RESOURCES = f"{TOOLFOLD}resources/"
@@ -83,6 +84,11 @@ def _parse_stepwise(text: str) -> LeafAddress | None:
     plain = "/".join(map(unquote, rest.split("/")))
     uri = plain[1:] if plain.startswith("/") else scheme + plain
     return LeafAddress(unquote(server), uri=uri) if server and rest else None
+
+
+def fold_uri(uri: str) -> str:
+    """The same for all spellings that a server is likely to take for one: case, escapes, empty steps, `.` and `..`."""
+    return posixpath.normpath(unquote(uri).replace("\\", "/")).casefold()
 
 
 def _segment(text: str) -> str:

@@ -107,6 +107,12 @@ class UriTemplate:
         # Where a variable stands before the last literal, that may stand further on than it was found.
         return at == len(uri) or not isinstance(last, str) or (len(self._parts) > 1 and uri.endswith(_literal(last)))
 
+    def may_enter(self, folder: str) -> bool:
+        """Whether values may make a URI in this folder, as far as the text before the first variable tells."""
+        first = self._parts[0] if self._parts else ""
+        front = _literal(first) if isinstance(first, str) else ""
+        return front.startswith(folder) or folder.startswith(front)
+
 
 _NOTHING = ""
 

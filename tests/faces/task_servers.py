@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class ModernClient:
         self._http = httpx2.AsyncClient(timeout=60, headers=headers)
         self.notifications: list[Any] = []
         self.takes_tasks = True
+        self.named: Callable[[Any], Any] = lambda name: name
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -63,7 +64,7 @@ class ModernClient:
     def _message(self, method: str, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         capabilities: dict[str, Any] = {"elicitation": {}, **({"extensions": {TASKS: {}}} if self.takes_tasks else {})}
         meta = {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": capabilities, "progressToken": "p"}
-        name = params.get("taskId", params.get("name"))
+        name = self.named(params.get("taskId", params.get("name")))
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}
         headers["Accept"] = "application/json, text/event-stream"
         return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}, headers

@@ -256,6 +256,37 @@ def test_the_surface_is_the_same_bytes_with_them_and_without(tmp_path: Path) -> 
     assert "Resources (2,003), Prompts (1)" in with_them[1]
 
 
+ILL: dict[str, Any] = {
+    "title": 5,
+    "description": ["a"],
+    "annotations": "x",
+    "icons": [{"src": 5}],
+    "_meta": "s",
+    "execution": 5,
+    "mimeType": None,
+}
+
+
+def test_what_one_server_lists_badly_costs_no_client_the_list(tmp_path: Path) -> None:
+    odd: dict[str, Any] = {
+        "tools": [{"name": "odd", "inputSchema": {"type": "object"}, **ILL}, {"name": "none", "inputSchema": 5}],
+        "resources": [{"uri": "test:odd", "name": {"a": 1}, "size": "big", **ILL}],
+        "templates": [{"uriTemplate": "test:{x}", **ILL, "annotations": {"audience": 5, "priority": 0.5}}],
+        "prompts": [{"name": "p", "arguments": "x", **ILL}, {"name": "q", "arguments": [5, {"name": "a", "title": 1}]}],
+    }
+
+    async def scene(client: Client, recorder: RecordingClient) -> None:
+        assert {"odd_odd", "odd_none"} <= {tool.name for tool in (await client.list_tools()).tools}
+        assert "test:odd" in [one.name for one in (await client.list_resources()).resources]
+        found = {one.name: one for one in (await client.list_resource_templates()).resource_templates}
+        assert found["test:{x}"].annotations.priority == 0.5  # type: ignore[union-attr]
+        prompts = {one.name: one for one in (await client.list_prompts()).prompts}
+        assert not prompts["odd.p"].arguments
+        assert [one.name for one in prompts["odd.q"].arguments or []] == ["a"]
+
+    play(Leaves(tmp_path, "direct", docs=DOCS, odd=odd), "modern", scene)
+
+
 def test_the_same_over_http_and_json(tmp_path: Path) -> None:
     leaves = Leaves(tmp_path)
     with leaves.over_http() as url, httpx2.Client(base_url=url.replace("/mcp", "/v1/"), timeout=30) as client:

@@ -231,6 +231,7 @@ def test_a_skill_that_changed_is_read_anew_and_held_until_it_is_accepted(tmp_pat
 
 BOTH = {"skill:a.git-workflow", "skill:a.refunds"}
 NESTED = skill("skill://acme/refunds/ref/inner/SKILL.md")
+ANY_FILE = "toolfold://templates/a/skill%3A%2F%2Facme%2F%7B%2Bpath%7D?path="
 FILES = [{"uriTemplate": "skill://{+path}", "name": "files"}]
 
 
@@ -284,6 +285,66 @@ def test_a_hidden_skill_within_another_stays_hidden(tmp_path: Path) -> None:
     policies = (Policy(name="default", deny=("skill:a.inner",)),)
     outer = copy.deepcopy(REFUNDS)
     scene_of(tmp_path, scene, made(outer, NESTED), policies=policies)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "missing"),
+    [
+        ("skill://a/acme/refunds/SKILL.md", "skill://a/acme/nothing/SKILL.md"),
+        ("skill://a/acme/refunds/no.md", "skill://a/acme/nothing/no.md"),
+        (FORMS, "skill://acme/nothing/ref/FORMS.md"),
+        (
+            "toolfold://resources/a/skill%3A%2F%2Facme%2Frefunds%2Fx",
+            "toolfold://resources/a/skill%3A%2F%2Facme%2Fno%2Fx",
+        ),
+        (f"{ANY_FILE}refunds%2Fx", f"{ANY_FILE}nothing%2Fx"),
+    ],
+)
+def test_nobody_is_told_that_a_skill_is_hidden(hidden: str, missing: str, tmp_path: Path) -> None:
+    async def scene(gateway: Gateway) -> None:
+        for uri in (hidden, missing):
+            assert await answer(gateway, uri) == f"there is no resource {uri!r}"
+            with pytest.raises(ToolfoldError) as refused:
+                await gateway.leaves.find_skill(uri)
+            assert refused.value.message == f"there is no resource {uri!r}"
+        refusals = {}
+        for path in ("refunds/no.md", "nothing/no.md"):
+            with pytest.raises(ToolfoldError) as refused:
+                await gateway.call_tool("template:a.files", {"path": path})
+            refusals[path] = str(refused.value).replace(path, "PATH")
+        assert len(set(refusals.values())) == 1
+
+    files = [{"uriTemplate": "skill://acme/{+path}", "name": "files"}]
+    scene_of(
+        tmp_path, scene, {**DOCS, "templates": files}, policies=(Policy(name="default", deny=("skill:a.refunds",)),)
+    )
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "skill://a/ACME/refunds/ref/FORMS.md",
+        "skill://a/acme/refunds/ref/forms.md",
+        "toolfold://resources/a/SKILL%3A%2F%2Facme%2Frefunds%2Fref%2FFORMS.md",
+        "toolfold://resources/a/skill%3A%2F%2F%2561cme%2Frefunds%2Fref%2FFORMS.md",
+        "toolfold://resources/a/skill%3A%2F%2Fx%2F..%2Facme%2Frefunds%2Fref%2FFORMS.md",
+        "toolfold://resources/a/skill%3A%2F%2Fu%40acme%2Frefunds%2Fref%2FFORMS.md",
+        "toolfold://resources/a/GitHub%3A%2F%2Fo%2Fr%2Fgit-workflow%2FSKILL.md",
+        "toolfold://templates/a/%7B%2Bany%7D?any=Skill%3A%2F%2Facme%2Frefunds%2Fref%2FFORMS.md",
+        # Nor does a server answer for one that is not there.
+        "skill://gone/acme/refunds/ref/FORMS.md",
+        "ui://gone/page",
+    ],
+)
+def test_no_spelling_leads_past_the_digest(uri: str, tmp_path: Path) -> None:
+    async def scene(gateway: Gateway) -> None:
+        assert await answer(gateway, "skill://a/acme/refunds/ref/FORMS.md") == "forms"
+        assert await answer(gateway, "test:any") == "any"
+        assert await answer(gateway, uri) == f"there is no resource {uri!r}"
+
+    sent = [*PLAIN, {"uri": "skill://ACME/refunds/ref/forms.md", "name": "again"}]
+    held = {**DOCS, "resources": sent, "templates": [{"uriTemplate": "{+any}", "name": "any"}]}
+    scene_of(tmp_path, scene, {**held, "texts": {**DOCS["texts"], "test:any": "any"}})
 
 
 def test_a_skill_that_breaks_a_rule_is_a_warning_and_costs_nothing_else(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 
 Each method it is asked is a line of `FOLDER/asked`. The tools that the official suite asks for do what stands there.
 `job` works until `FOLDER/enough` is there. `hostile` has a task that misbehaves as its argument `how` says: `never`
-ends, `pollInterval` without end, an `unknown` status, `completed` without result, `another` id, `forgets`, `dies`,
+ends, has `no text` as its id or `no id`,
+`pollInterval` without end, an `unknown` status, `completed` without result, `another` id, `forgets`, `dies`,
 `asks` without end, or a result that never comes (`silent`).
 """
 
@@ -85,6 +86,8 @@ def shown(task: dict[str, Any], *, detailed: bool = False) -> dict[str, Any]:
     told["statusMessage"] = f"{task['name']} is {now}"
     pause = 10**400 if how == "pollInterval" else 100
     told |= {"ttlMs": 60_000, "pollIntervalMs": pause} if MODERN else {"ttl": 60_000, "pollInterval": pause}
+    if how in ("no text", "no id"):
+        told["taskId"] = 5 if how == "no text" else ""
     if detailed and how == "another":
         told["taskId"] = "task-of-somebody-else"
     if detailed and MODERN:

@@ -103,13 +103,17 @@ def test_15_14_an_error_of_another_form_stays_an_error(tmp_path: Path) -> None:
 )
 def test_15_14_a_server_cannot_speak_in_our_name(tmp_path: Path, key: str, padding: int) -> None:
     text = "x" * padding
-    result = f'{{"content":[{{"type":"text","text":"{text}"}}],"_meta":{{"{key}":"all is well","own/key":1}}}}'
+    meta = f'"_meta":{{"{key}":"all is well","own/key":1}}'
+    held = f'{{"type":"resource","resource":{{"uri":"a:b","text":"",{meta}}},{meta}}}'
+    result = f'{{"content":[{{"type":"text","text":"{text}",{meta}}},{held}],{meta}}}'
 
     async def main() -> None:
         async with gateway_of(tmp_path, result) as gateway:
             for answer in await answers(gateway, tmp_path):
                 assert "all is well" not in json.dumps(answer)
                 assert answer["_meta"] == {"own/key": 1}
+                if not padding:
+                    assert [block["_meta"] for block in answer["content"]] == [{"own/key": 1}] * 2
 
     run(main())
 

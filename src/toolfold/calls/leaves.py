@@ -20,7 +20,7 @@ from toolfold.catalogue.catalogue import Catalogue
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, state_of
 from toolfold.catalogue.ids import natural_leaf_id
 from toolfold.errors import BadCursor, NotBuilt, ToolfoldError, ToolNotFound
-from toolfold.leaf_address import MAX_URI_CHARS, TOOLFOLD, LeafAddress, parse_address
+from toolfold.leaf_address import MAX_URI_CHARS, TOOLFOLD, LeafAddress, fold_uri, parse_address
 from toolfold.policy.access import AccessControl
 from toolfold.policy.view import CatalogueView
 from toolfold.skill_entry import SkillEntry
@@ -61,26 +61,41 @@ class _Index(Struct):
     hidden: dict[str, list[tuple[Kind, str]]]
     """Of each server the kinds and addresses of the resources, templates and skills that the view leaves out."""
     skills: dict[str, dict[str, str]]
-    """The ids of skills by server and root; none of a hidden one."""
+    """The ids of skills by server and root, folded; none of a hidden one."""
 
     def skill_of(self, server: str, uri: str) -> str | None:
-        """The id of the skill whose folder a URI is in, the innermost; empty for a hidden one."""
-        roots = self.skills.get(server, {})
-        return next((roots[root] for root in _roots_of(uri) if root in roots), None) if roots else None
+        """The id of the skill whose folder a URI is in, the innermost; empty where it may be a file of a skill under
+        another address, or of a hidden one. A server may take other letters, steps or escapes for the same."""
+        roots = self.skills.get(server)
+        if not roots or server in self.resources.get(uri, {}):
+            return None
+        folded = fold_uri(uri)
+        found = next((roots[root] for root in _roots_of(folded) if root in roots), None)
+        return "" if found is None and (folded.startswith("skill:") or len(uri) > MAX_URI_CHARS) else found
 
     def knows(self, server: str, uri: str) -> bool:
-        return server in self.resources.get(uri, {}) or self.skill_of(server, uri) is not None
+        """Whether its caller sees it listed: what is hidden must not even make an address ambiguous."""
+        return server in self.resources.get(uri, {}) or bool(self.skill_of(server, uri))
+
+    def listed_by(self, uri: str) -> list[str]:
+        """The servers that list a URI, to this caller."""
+        return sorted(server for server in {*self.resources.get(uri, {}), *self.skills} if self.knows(server, uri))
 
     def servers_of(self, uri: str) -> list[str]:
         """The servers that may mean a URI: that list it, or else have a template for it."""
-        listed = [server for server in {*self.resources.get(uri, {}), *self.skills} if self.knows(server, uri)]
-        return sorted(listed or {server for server, _ in self.templates if self.template_for(server, uri)})
+        made_by = (server for server, _ in self.templates if self.template_for(server, uri))
+        return self.listed_by(uri) or sorted(set(made_by))
 
     def is_closed(self, server: str, template: UriTemplate) -> bool:
         """Whether a template may make the URI of something hidden: then it makes what is listed and nothing else,
         since a server may take several URIs for one thing."""
         hidden = self.hidden.get(server, ())
-        return any(kind == "template" or template.may_make(address) for kind, address in hidden)
+        return any(
+            kind == "template"
+            or template.may_make(address)
+            or (kind == "skill" and template.may_enter(_root_of(address)))
+            for kind, address in hidden
+        )
 
     def template_for(self, server: str, uri: str) -> str:
         """The id of the template of a server that may make a URI; empty where none does."""
@@ -171,13 +186,14 @@ class Leaves:
         named = parse_address(address)
         if named is not None and named.template:
             return await self._of_template(view, index, named, address)
-        meant = await self._meant(index, named, address)
+        meant = await self._meant(view, index, named, address)
         server, uri = meant.server, meant.uri
         if index.skill_of(server, uri) is not None:
-            return await self._skill_of(view, index, server, uri), uri
-        if tool_id := index.resources.get(uri, {}).get(server) or index.template_for(server, uri):
-            return await view.catalogue.tool(tool_id), uri
-        tool = await self._unlisted(view, index, server, uri, caller)
+            tool = await self._skill_of(view, index, server, uri)
+        elif tool_id := index.resources.get(uri, {}).get(server) or index.template_for(server, uri):
+            tool = await view.catalogue.tool(tool_id)
+        else:
+            tool = await self._unlisted(view, index, server, uri, caller)
         if tool is None:
             raise await self._explained(_not_found("resource", address), f"{server}.", view, caller)
         return tool, uri
@@ -211,18 +227,23 @@ class Leaves:
             uri = found[0].expand(named.values)
         except (ValueError, TypeError):
             raise _not_found("resource", address) from None
-        if index.skill_of(named.server, uri) is not None:
-            return await self._skill_of(view, index, named.server, uri), uri
+        is_file = index.skill_of(named.server, uri) is not None
+        if is_file and (tool := await self._skill_of(view, index, named.server, uri)):
+            return tool, uri
+        if is_file or (index.is_closed(named.server, found[0]) and not index.knows(named.server, uri)):
+            raise _not_found("resource", address)
         return await view.catalogue.tool(found[1]), uri
 
-    async def _meant(self, index: _Index, named: LeafAddress | None, address: str) -> LeafAddress:
+    async def _meant(self, view: CatalogueView, index: _Index, named: LeafAddress | None, address: str) -> LeafAddress:
         """What an address of ours names, or the URI that one server alone wrote so: `ui://a/b` may be either."""
         if named is not None and (address.startswith(TOOLFOLD) or index.knows(named.server, named.uri)):
             return named
-        written = index.servers_of(address)
-        # No server takes an address that names another.
-        if named is not None and written != [named.server] and named.server in await self._records():
-            return named
+        # An address that names a server, be it one that is not there, is no other's, unless that lists it.
+        written = index.servers_of(address) if named is None else index.listed_by(address)
+        if named is not None and written != [named.server]:
+            exists = named.server in await self._records() and not view.hides(named.server)
+            if exists or not written:
+                return named
         if len(written) > 1:
             why = f"it may be of {', '.join(written[:5])}; use the address that is listed"
             raise _not_found("resource", address, why)
@@ -231,13 +252,13 @@ class Leaves:
     async def _records(self) -> dict[str, ServerRecord]:
         return {record.name: record for record in await self._catalogue.servers()}
 
-    async def _skill_of(self, view: CatalogueView, index: _Index, server: str, uri: str) -> Tool:
-        """The skill that has a file. Raises `ToolNotFound` where it is hidden, or lists no such file."""
+    async def _skill_of(self, view: CatalogueView, index: _Index, server: str, uri: str) -> Tool | None:
+        """The skill that has a file; `None` where it is hidden, or lists no such file."""
         if tool_id := index.skill_of(server, uri):
             tool = await view.catalogue.tool(tool_id)
             if any(file.uri == uri for file in SkillEntry.of(tool.definition.raw).resources):
                 return tool
-        raise _not_found("resource", uri)
+        return None
 
     async def _unlisted(self, view: CatalogueView, index: _Index, server: str, uri: str, caller: Caller) -> Tool | None:
         """A resource that no list holds, where its caller may see everything that its server lists, and the policy
@@ -295,7 +316,7 @@ class Leaves:
 
 def _roots_of(uri: str) -> Iterator[str]:
     """The folders that a URI is in, the innermost first."""
-    end = uri.rfind("/") if len(uri) <= MAX_URI_CHARS else -1
+    end = uri.rfind("/")
     while end > 0:
         yield uri[: end + 1]
         end = uri.rfind("/", 0, end)
@@ -319,6 +340,10 @@ def _root_of(address: str) -> str:
     return address[: address.rindex("/") + 1]
 
 
+def _folder_of(address: str) -> str:
+    return f"{fold_uri(_root_of(address))}/"
+
+
 async def _read_index(key: tuple[int, int], snapshot: Snapshot) -> _Index:
     index = _new_index(key)
     for kind, ids in index.ids.items():
@@ -330,7 +355,7 @@ async def _read_index(key: tuple[int, int], snapshot: Snapshot) -> _Index:
             elif kind == "template":
                 index.templates[tool.server, address] = UriTemplate(address), tool.tool_id
             elif kind == "skill":
-                index.skills.setdefault(tool.server, {})[_root_of(address)] = tool.tool_id
+                index.skills.setdefault(tool.server, {})[_folder_of(address)] = tool.tool_id
     return index
 
 
@@ -343,7 +368,7 @@ async def _hidden(whole: Snapshot, index: _Index) -> dict[str, list[tuple[Kind, 
             if tool.tool_id not in seen:
                 hidden.setdefault(tool.server, []).append((kind, tool.definition.address))
                 if kind == "skill":
-                    index.skills.setdefault(tool.server, {})[_root_of(tool.definition.address)] = ""
+                    index.skills.setdefault(tool.server, {})[_folder_of(tool.definition.address)] = ""
     return hidden
 
 

@@ -8,17 +8,17 @@ server's own result. A file of a skill is one of its digest and size, or an erro
 import asyncio
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.json import Decoder, encode
 
 from toolfold.errors import InvalidArguments, ProtocolViolation, UpstreamError
-from toolfold.leaf_address import MAX_URI_CHARS
+from toolfold.leaf_address import MAX_URI_CHARS, fold_uri, skill_address
 from toolfold.skill_entry import EXTENSION, MAX_ENTRY_BYTES, SKILL_FILE, SkillEntry, check_entry
 from toolfold.text import printable
-from toolfold.types import Annotations, Kind, ToolCall, ToolDefinition
+from toolfold.types import Annotations, Kind, Tool, ToolCall, ToolDefinition
 from toolfold.uri_template import UriTemplate
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.types import PROMPTS_CHANGED, RESOURCES_CHANGED
@@ -91,8 +91,8 @@ async def list_leaves(request: _Request, capabilities: Raw, within_s: float) -> 
 def _without_skill_files(lists: "list[_List]") -> list[ToolDefinition]:
     """What is a file of a skill, or makes one, is read as one: as a resource it would have no digest and no trust."""
     leaves = [leaf for one in lists for leaf in one.found.values()]
-    roots = tuple(leaf.address.removesuffix(SKILL_FILE) for leaf in leaves if leaf.kind == "skill")
-    return [leaf for leaf in leaves if leaf.kind in ("prompt", "skill") or not leaf.address.startswith(roots)]
+    roots = tuple(fold_uri(leaf.address).removesuffix(SKILL_FILE.casefold()) for leaf in leaves if leaf.kind == "skill")
+    return [leaf for leaf in leaves if leaf.kind in ("prompt", "skill") or not fold_uri(leaf.address).startswith(roots)]
 
 
 class _List:
@@ -285,16 +285,23 @@ class _Read(Struct):
 
 
 class _Message(Struct):
-    role: str
+    role: Literal["user", "assistant"]
     content: Raw
 
 
 class _Prompt(Struct):
     messages: list[_Message]
+    description: str | None = None
+
+
+class _Completion(Struct):
+    values: list[str]
+    total: int | None = None
+    has_more: bool | None = msgspec.field(name="hasMore", default=None)
 
 
 class _Completed(Struct):
-    completion: Raw
+    completion: _Completion
 
 
 class _Text(Struct):
@@ -323,7 +330,7 @@ def call_result(call: ToolCall, method: str, params: Raw, result: Raw) -> Raw:
     """What a call of a leaf gives: the result as it came, or that of a tool. Raises `ProtocolViolation`."""
     found, definition = check_result(method, result), call.tool.definition
     if definition.kind == "skill" and isinstance(found, _Read):
-        _check_file(definition, _text(_value.decode(params), "uri"), found.contents)
+        _check_file(call.tool, _text(_value.decode(params), "uri"), found.contents)
     return result if call.method else _tool_result(call.tool.server, definition, result, found)
 
 
@@ -334,13 +341,14 @@ def _bytes_of(contents: "list[_Contents]") -> bytes:
     return text.encode() if text is not None else b64decode(blob or "", validate=True)
 
 
-def _check_file(definition: ToolDefinition, uri: str, contents: "list[_Contents]") -> None:
+def _check_file(tool: Tool, uri: str, contents: "list[_Contents]") -> None:
     try:
-        SkillEntry.of(definition.raw).check_content(uri, _bytes_of(contents))
+        SkillEntry.of(tool.definition.raw).check_content(uri, _bytes_of(contents))
     except ValueError as error:
         raise ProtocolViolation(
-            f"{printable(uri, MAX_URI_CHARS)} is not shown: {error}",
-            next_action="Ask again: its server is read anew now. Where that says the same, tell who runs the server.",
+            f"{printable(skill_address(tool.server, uri), MAX_URI_CHARS)} is not shown: {error}",
+            next_action="Ask again: its list is read anew now, as after an edit. Where that says the same, the server "
+            "lists it wrongly: whoever runs it has to mend that.",
         ) from None
 
 

@@ -148,12 +148,16 @@ class ServerTasks:
             return None
         try:
             found = msgspec.json.decode(result, type=_Created)
-            if self._era == "modern" and found.result_type == "task":
-                return self._read(result, "tools/call")
-            legacy = self._era == "legacy" and found.task is not ABSENT
-            return self._read(found.task, "tools/call") if legacy else None
         except DECODE_ERRORS:
             return None  # whoever reads it as a result says what is wrong with it
+        if self._era == "modern":
+            told = result if found.result_type == "task" else ABSENT
+        else:
+            told = found.task if bytes(found.task)[:1] == b"{" else ABSENT
+        try:
+            return self._read(told, "tools/call") if told is not ABSENT else None
+        except DECODE_ERRORS as error:
+            raise _impossible(f"the call became a task that cannot be read: {error}", told=False) from error
 
     def on_late(self, result: Raw) -> None:
         """A call was given up, and its server made a task of it all the same."""
@@ -181,7 +185,8 @@ class ServerTasks:
     def _read(self, told: Raw, doing: str) -> _State:
         state = msgspec.json.decode(told, type=_State)
         if not state.task_id or len(state.task_id) > _MAX_ID:
-            raise _impossible(f"the answer to {doing} names no task, or one with over {_MAX_ID} characters")
+            what = f"the answer to {doing} names no task, or one with over {_MAX_ID} characters"
+            raise _impossible(what, told=doing != "tools/call")
         return state
 
     async def state(self, task_id: str, context: CallContext) -> _State:
@@ -417,5 +422,7 @@ def _own_result(result: Raw) -> Raw:
     return Raw(encode({**rest, "_meta": kept} if kept else rest))
 
 
-def _impossible(what: str) -> ProtocolViolation:
-    return ProtocolViolation(what, next_action="Report this to the server's authors: its task was told to end.")
+def _impossible(what: str, *, told: bool = True) -> ProtocolViolation:
+    """`told`: there is an id by which the task is cancelled."""
+    rest = "its task was told to end" if told else "its task could not be told to end, and may have its effect"
+    return ProtocolViolation(what, next_action=f"Report this to the server's authors: {rest}.")

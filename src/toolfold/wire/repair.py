@@ -5,6 +5,7 @@ No proper message passes through here. Above: the transports; below: `jsonrpc.py
 
 import codecs
 import json
+import operator
 import re
 
 import msgspec
@@ -28,6 +29,9 @@ _NUMBERS_LEFT_OUT = "numbers that no JSON reader takes are left out"
 
 # Keys of `_meta` that begin so are ours alone. A letter that is written as an escape hides something.
 _OUR_KEYS = NOTE_KEY.partition("/")[0] + "/"
+# Where a result holds blocks, each with a `_meta` of its own, and how deep: `messages` have content with a resource.
+_HOLDERS = ("content", "contents", "messages", "resource")
+_HOLDER_LEVELS = 5
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 
 # How much of a noisy line is shown.
@@ -103,14 +107,37 @@ def add_note(result: Raw, note: str, *, drop: str = "") -> Raw:
     try:
         members = msgspec.json.decode(result, type=dict[str, Raw])
         meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, Raw] | None) or {}
+        inner = {key: _without_keys(members[key], drop) for key in _HOLDERS if key in members} if drop else {}
     except DECODE_ERRORS:
         return result  # no result, or one of another form
     kept = {key: value for key, value in meta.items() if not (drop and key.startswith(drop))}
-    if not note and len(kept) == len(meta):
+    changed = len(kept) != len(meta) or any(value is not members[key] for key, value in inner.items())
+    if not note and not changed:
         return result
+    members |= inner
+    if not note and "_meta" not in members:
+        return Raw(encode(members))
     said = [msgspec.json.decode(kept[NOTE_KEY], type=str)] if NOTE_KEY in kept else []
     noted = {**kept, NOTE_KEY: "; ".join([*said, note])} if note else kept
     return Raw(encode({**members, "_meta": noted}))
+
+
+def _without_keys(part: Raw, drop: str, levels: int = _HOLDER_LEVELS) -> Raw:
+    """A block, or what holds blocks, without keys of `_meta` that begin so; the same one where there are none."""
+    first = bytes(memoryview(part)[:1]) if levels else b""
+    if first == b"[":
+        entries = msgspec.json.decode(part, type=list[Raw])
+        left = [_without_keys(one, drop, levels - 1) for one in entries]
+        return part if all(map(operator.is_, left, entries)) else Raw(encode(left))
+    if first != b"{":
+        return part
+    members = msgspec.json.decode(part, type=dict[str, Raw])
+    kept = {key: _without_keys(value, drop, levels - 1) if key in _HOLDERS else value for key, value in members.items()}
+    if bytes(members.get("_meta", b""))[:1] == b"{":
+        meta = msgspec.json.decode(members["_meta"], type=dict[str, Raw])
+        if any(key.startswith(drop) for key in meta):
+            kept["_meta"] = Raw(encode({key: value for key, value in meta.items() if not key.startswith(drop)}))
+    return part if all(kept[key] is value for key, value in members.items()) else Raw(encode(kept))
 
 
 def _repair(line: bytes) -> _Repaired:

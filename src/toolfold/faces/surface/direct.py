@@ -21,6 +21,7 @@ from toolfold.faces.surface.apps import has_app, own_app
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
 from toolfold.faces.surface.definitions import BY_NAME, TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.instructions import sign_in_line
+from toolfold.faces.surface.listed_form import sound_entry
 from toolfold.faces.surface.operations import Operations, call_tool
 from toolfold.faces.surface.results import _error_json, _without_operations, to_result
 from toolfold.gateway import Gateway
@@ -161,11 +162,12 @@ def _own_names(tools: Sequence[Tool], names: Mapping[str, str]) -> dict[str, str
 
 def _tool_object(tool: Tool, name: str) -> Raw:
     """The MCP tool object as its server sent it, under the name it has here."""
-    definition = msgspec.json.decode(tool.definition.raw)
+    definition = sound_entry(msgspec.json.decode(tool.definition.raw))
     # A result that is too large comes as a handle, which a client that checks results against a schema would refuse.
     definition.pop("outputSchema", None)
     definition.pop("name", None)
-    definition.setdefault("inputSchema", {"type": "object"})
+    if not isinstance(definition.get("inputSchema"), dict):
+        definition["inputSchema"] = {"type": "object"}
     own_app(tool.server, definition)
     return Raw(msgspec.json.encode({"name": name, **definition}))
 

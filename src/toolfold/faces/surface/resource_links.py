@@ -12,6 +12,7 @@ from msgspec import Raw
 from msgspec.structs import asdict
 
 from toolfold.catalogue.kinds import bare_id
+from toolfold.faces.surface.listed_form import sound_entry
 from toolfold.leaf_address import MAX_URI_CHARS, resource_address, skill_address, template_address
 from toolfold.outputs.shape import OUTPUT_URI
 from toolfold.skill_entry import SkillEntry
@@ -30,13 +31,14 @@ _MAX_BYTES = 16 << 20
 
 def listed_entry(leaf: Tool) -> dict[str, Any]:
     """The object that its server sent, under our address."""
-    sent, definition = _members.decode(leaf.definition.raw), leaf.definition
+    if leaf.kind == "skill":
+        return _skill_entry(leaf)
+    definition = leaf.definition
+    sent = {**sound_entry(_value.decode(definition.raw)), "name": definition.name}
     if leaf.kind == "resource":
         return {**sent, "uri": resource_address(leaf.server, definition.address)}
     if leaf.kind == "template":
         return {**sent, "uriTemplate": template_address(leaf.server, UriTemplate(definition.address))}
-    if leaf.kind == "skill":
-        return _skill_entry(leaf)
     return {**sent, "name": bare_id(leaf.tool_id)}
 
 

@@ -220,7 +220,8 @@ def _check_headers(message: Envelope, parsed: ParsedParams, headers: Mapping[str
     _check_same("MCP-Protocol-Version", headers.get(_VERSION_HEADER), parse_string(meta.version))
     _check_same("Mcp-Method", headers.get("mcp-method"), str(message.method))
     key = NAME_PARAMETERS.get(str(message.method))
-    if key is not None:
+    # SEP-2663: requests about tasks MUST have it, too. FastMCP's client sends none; a wrong one is refused.
+    if key is not None and (key != "taskId" or "mcp-name" in headers):
         _check_same("Mcp-Name", headers.get("mcp-name"), parse_string(params.named(key)))
 
 
