@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from toolfold.types import Caller
+from toolfold.types import Caller, Tool
 
 
 class Waiting(Struct, frozen=True):
@@ -15,6 +15,7 @@ class Waiting(Struct, frozen=True):
 
     number: int
     tool_id: str
+    risks: tuple[str, ...]
     caller: Caller
     arguments: str
     """As a person may read them, without secrets."""
@@ -34,11 +35,11 @@ class Approvals:
         return tuple(self._waiting.values())
 
     @contextmanager
-    def hold(self, tool_id: str, caller: Caller, arguments: str) -> Iterator[Waiting]:
+    def hold(self, tool: Tool, caller: Caller, arguments: str) -> Iterator[Waiting]:
         """Lists a call for as long as somebody may answer."""
         self._count += 1
         answer = asyncio.get_running_loop().create_future()
-        waiting = Waiting(self._count, tool_id, caller, arguments, time.time(), answer)
+        waiting = Waiting(self._count, tool.tool_id, tool.risks, caller, arguments, time.time(), answer)
         self._waiting[waiting.number] = waiting
         try:
             yield waiting
