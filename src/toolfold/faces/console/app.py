@@ -168,7 +168,7 @@ class _Console:
     def _error(self, request: "Request", error: HttpError | ToolfoldError, visit: _Visit | None = None) -> "Response":
         code = error.as_dict()["code"] if isinstance(error, ToolfoldError) else error.code
         values: dict[str, Any] = {"title": "That did not work", "code": code, "message": error.message}
-        hints = [hint for hint in error.hints if isinstance(hint, str)] if isinstance(error, ToolfoldError) else []
+        hints = [_hint(hint) for hint in error.hints] if isinstance(error, ToolfoldError) else []
         values |= {"next_action": error.next_action, "hints": hints[:_MAX_HINTS]}
         return self._respond(request, "error.html", values, visit=visit, status=_status(error))
 
@@ -331,6 +331,11 @@ def _kept(page: _Page) -> "Response":
 
     headers = {**_PRIVATE, "content-disposition": f'attachment; filename="{page.file}"'}
     return HTMLResponse(_render(page.template, base="", **page.values), headers=headers)
+
+
+def _hint(hint: Any) -> str:
+    """A hint in one line: a tool by its id."""
+    return str(hint["tool_id"] if isinstance(hint, dict) and "tool_id" in hint else hint)
 
 
 def _status(error: HttpError | ToolfoldError) -> int:
