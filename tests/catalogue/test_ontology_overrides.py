@@ -55,6 +55,25 @@ def test_tools_are_moved_by_glob_and_by_id_and_keep_their_server(tmp_path: Path)
 
 
 @pytest.mark.requirement("D-10")
+def test_a_moved_tool_that_fitted_nowhere_keeps_its_place_under_its_server(tmp_path: Path) -> None:
+    odd = [
+        Tool(
+            tool_id=f"odd.{name}",
+            server="odd",
+            definition=ToolDefinition(name=name, description="Qux.", raw=Raw(b"{}")),
+            fingerprint="",
+        )
+        for name in ("xss", "yss", "zss")
+    ]
+    file = tmp_path / "ontology.toml"
+    file.write_text('[[move]]\ntools = ["odd.xss"]\nto = ["Productivity"]\n', encoding="utf-8")
+    before = build_ontology([*TOOLS, *odd]).placements["odd.xss"]
+    assert before == (("Servers", "odd"),)
+    after = build_ontology([*TOOLS, *odd], overrides=Overrides.load(file)).placements["odd.xss"]
+    assert after == (("Productivity",), *before)
+
+
+@pytest.mark.requirement("D-10")
 def test_a_category_is_moved_below_another(tmp_path: Path) -> None:
     ontology = built(tmp_path, '[[move]]\npath = ["Files"]\nto = ["Coding", "Sources"]\n')
     assert ontology.placements["files.read_file"][0] == ("Coding", "Sources")

@@ -49,4 +49,9 @@ async def test_22_the_command_prints_an_address_that_lets_in_one_browser(tmp_pat
             assert await page.get_by_text("local · administrator").is_visible()
             await page.reload()
             assert await page.get_by_role("heading", name="Home").is_visible()
-            assert (await page.request.get(address)).status == 403
+            # Who is in goes on; nobody else does.
+            await page.goto(address)
+            assert page.url == f"{site}/"
+            assert await page.get_by_role("heading", name="Home").is_visible()
+            async with httpx2.AsyncClient() as client:
+                assert (await client.get(address)).status_code == 403

@@ -166,9 +166,17 @@ async def test_22_a_search_says_why_and_learns_which_tool_was_right(tmp_path: Pa
         await page.keyboard.press("Enter")
         await page.get_by_role("status").get_by_text("the right tool is shop.find_order").wait_for()
         assert await site.gateway.search.count_choices() == 1
-        await page.get_by_text("1 examples learned").wait_for()
+        await page.get_by_text("1 example learned").wait_for()
         await page.get_by_role("button", name="This is right: shop.find_order").click()
         await page.get_by_role("status").get_by_text("the right tool is shop.find_order").wait_for()
+        await right.get_by_label("The right tool is").fill("shop.find_ordr")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("alert").get_by_text("shop.find_order", exact=True).wait_for()
+        # What no tool fits is answered with the nearest, and so it says here.
+        await page.goto("/search?q=fly+to+the+moon")
+        received = await page.get_by_role("group", name="What a model would receive").inner_text()
+        named = [tool_id for tool_id in ("shop.find_order", "shop.cancel_order") if tool_id in received]
+        assert await page.get_by_text("named as nearest", exact=True).count() == len(named) > 0
 
 
 async def test_22_a_tool_is_moved_by_form_and_by_mouse_into_the_file_of_rules(tmp_path: Path) -> None:
@@ -229,7 +237,7 @@ async def test_22_a_schema_folds_beside_what_the_model_reads(tmp_path: Path) -> 
         await site.gateway.call_tool("shop.guess", {})
         await site.gateway.describer.observer.settled()
         await page.goto("/schemas?tool=shop.guess")
-        assert await page.get_by_text("observed in 1 calls").is_visible()
+        assert await page.get_by_text("observed in 1 call").is_visible()
         assert "colour" in await page.locator("#output").inner_text()
 
 

@@ -70,7 +70,7 @@ async def _ask_client(call: ToolCall, context: CallContext, arguments: str, appr
         )
     form = _confirmation_form(tool_id, call.tool.risks, arguments)
     try:
-        with approvals.hold(tool_id, context.caller, printable(arguments, MAX_SHOWN_CHARS)) as waiting:
+        with approvals.hold(call.tool, context.caller, printable(arguments, MAX_SHOWN_CHARS)) as waiting:
             async with asyncio.timeout(_ANSWER_WITHIN_S):
                 accepted = await _first_answer(context.on_input(_ELICIT, form), waiting)
     except TimeoutError:
@@ -100,9 +100,14 @@ async def _first_answer(asked: Awaitable[Raw], waiting: "Waiting") -> bool:
             client.exception()  # whatever became of a question that nobody waits for any more
 
 
+def risk_text(risks: tuple[str, ...]) -> str:
+    """What a tool may do, as a person reads it; empty where nothing is known."""
+    return "; ".join(_RISK_WORDS.get(risk, risk) for risk in risks)
+
+
 def _confirmation_form(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:
     """A form with one box, in the words of the protocol."""
-    known = "; ".join(_RISK_WORDS.get(risk, risk) for risk in risks)
+    known = risk_text(risks)
     what = printable(f"{tool_id} ({known})" if known else tool_id, MAX_SHOWN_CHARS)
     form = {
         "mode": "form",

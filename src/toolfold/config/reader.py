@@ -103,8 +103,10 @@ def read_settings(
             next_action="Add one with `toolfold add NAME -- COMMAND`, or run `toolfold import` to take over those of "
             "an MCP client.",
         )
-    files = {"home": state, "user_home": user_home, "project": project, "withheld": withheld, "unaccepted": unaccepted}
-    return fields | files | {"warnings": warnings, "apart": told}
+    found = file if path is None and project is not None and file is not None and file.suffix == ".toml" else None
+    files = {"home": state, "user_home": user_home, "project": project}
+    accepted = {"withheld": withheld, "unaccepted": unaccepted, "found": found}
+    return fields | files | accepted | {"warnings": warnings, "apart": told}
 
 
 def _project_file(folder: Path, environ: Mapping[str, str]) -> ProjectFile:

@@ -48,7 +48,7 @@ _NOWHERE = Path(os.devnull)
 # What takes effect while a gateway is open. All else is built into its parts, and so are these limits.
 _LIVE = frozenset((
     "servers", "policies", "subsets", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules",
-    "withheld", "unaccepted",
+    "withheld", "unaccepted", "found",
     "trust", "limits", "quotas",
 ))  # fmt: skip
 _BUILT_IN = ("max_frame_bytes", "max_output_bytes", "parallel_starts")
@@ -101,6 +101,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """A client's files in this folder that the person has not accepted: nothing of them is in these settings."""
     unaccepted: "tuple[ProjectFile, ...]" = ()
     """The folder's `toolfold.toml`, where it counts although the person has not accepted it."""
+    found: Path | None = None
+    """The folder's `toolfold.toml`, where it counts because it lies there: a change of it counts once accepted."""
 
     @property
     def file_warnings(self) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolfold.config.acceptance import _changing
 from toolfold.config.files import (
@@ -31,6 +32,9 @@ from toolfold.config.transaction import FileChange, write_all
 from toolfold.config.validation import Checker, KeyPath, closest_match, format_key
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
+
+if TYPE_CHECKING:
+    from toolfold.config.settings import Settings
 
 __all__ = ["TomlFile"]
 
@@ -54,10 +58,14 @@ _START = f"""#:schema ./{SCHEMA_FILE}
 
 
 class TomlFile:
-    """A `toolfold.toml`, which may not be there yet."""
+    """A `toolfold.toml`, which may not be there yet. `running`: what the gateway that changes it runs on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, running: "Settings | None" = None) -> None:
         self.path = path
+        self._running = running
+
+    def _changing(self) -> AbstractContextManager[None]:
+        return _changing(self.path, running=self._running)
 
     def names_servers(self) -> bool:
         """Whether it says which servers there are, be it none."""
@@ -65,7 +73,7 @@ class TomlFile:
 
     def start(self) -> bool:
         """Writes a file to begin with where there is none, and the schema beside it; says whether there was none."""
-        with _changing(self.path):
+        with self._changing():
             return self._start()
 
     def _start(self) -> bool:
@@ -104,7 +112,7 @@ class TomlFile:
             raise ConfigError(
                 f"`{name}` is toolfold itself, which never serves itself", next_action="Name another server."
             )
-        with _changing(path):
+        with self._changing():
             if not path_exists(path):
                 self._start()
             self._check_is_new(name)
@@ -129,7 +137,7 @@ class TomlFile:
     def remove(self, name: str) -> Path | None:
         """Takes a server out of the file, and returns the backup of the file as it was."""
         path = self.path
-        with _changing(path):
+        with self._changing():
             old = read_text(path)
             known = _known(path, _servers(path), name)
             new = self.without(old, [known])
@@ -156,7 +164,7 @@ class TomlFile:
 
     def switch(self, name: str, *, enabled: bool) -> bool:
         """Enables or disables a server in its place; says whether that was news."""
-        with _changing(self.path):
+        with self._changing():
             return self._switch(name, enabled)
 
     def _switch(self, name: str, enabled: bool) -> bool:
@@ -186,7 +194,7 @@ class TomlFile:
         """Writes the table `[section.name]` anew at the file's end, or takes it out; returns the backup of the file as
         it was. `check` reads a draft of the new file, and raises where it cannot be used."""
         path = self.path
-        with _changing(path):
+        with self._changing():
             text = read_text(path)
             before = parse_toml(path, text)
             left = {key: value for key, value in before.get(section, {}).items() if key != name}

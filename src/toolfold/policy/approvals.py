@@ -8,7 +8,7 @@ from secrets import token_urlsafe
 
 from msgspec import Struct
 
-from toolfold.types import Caller
+from toolfold.types import Caller, Tool
 
 
 class Waiting(Struct, frozen=True):
@@ -17,6 +17,7 @@ class Waiting(Struct, frozen=True):
     key: str
     """Like no other, also of another process: a page that was opened before a restart answers no other call."""
     tool_id: str
+    risks: tuple[str, ...]
     caller: Caller
     arguments: str
     """As a person may read them, without secrets."""
@@ -35,10 +36,10 @@ class Approvals:
         return tuple(self._waiting.values())
 
     @contextmanager
-    def hold(self, tool_id: str, caller: Caller, arguments: str) -> Iterator[Waiting]:
+    def hold(self, tool: Tool, caller: Caller, arguments: str) -> Iterator[Waiting]:
         """Lists a call for as long as somebody may answer."""
         answer = asyncio.get_running_loop().create_future()
-        waiting = Waiting(token_urlsafe(16), tool_id, caller, arguments, time.time(), answer)
+        waiting = Waiting(token_urlsafe(16), tool.tool_id, tool.risks, caller, arguments, time.time(), answer)
         self._waiting[waiting.key] = waiting
         try:
             yield waiting

@@ -164,7 +164,10 @@ def _rename_or_move(draft: Draft, rule: _Rule) -> bool:
         return draft.replace_prefix(rule.path, rule.to)
     tool_ids, to = _matching(draft, rule.tools), draft.spelled(rule.to)
     for tool_id in tool_ids:
-        others = [path for path in draft.paths[tool_id][1:] if path != to]
+        paths = draft.paths[tool_id]
+        # What fits nowhere stands under its server alone, and goes on standing there.
+        kept = paths if paths and draft.about.get(paths[0][:1], About("")).second_view else paths[1:]
+        others = [path for path in kept if path != to]
         draft.paths[tool_id] = [to, *others]
     return bool(tool_ids)
 

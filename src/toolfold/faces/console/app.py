@@ -8,6 +8,7 @@ import asyncio
 import logging
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -34,6 +35,7 @@ log = logging.getLogger("toolfold.console")
 __all__ = ["_console_routes"]
 
 _MAX_FORM_BYTES = 64 * 1024
+_MAX_HINTS = 20
 _TICK_S = 1.0
 # A stream of events ends after so many ticks, and the browser asks again: a key that was withdrawn ends it, too.
 _TICKS = 120
@@ -165,11 +167,10 @@ class _Console:
 
     def _error(self, request: "Request", error: HttpError | ToolfoldError, visit: _Visit | None = None) -> "Response":
         code = error.as_dict()["code"] if isinstance(error, ToolfoldError) else error.code
-        values = {"title": "That did not work", "code": code, "message": error.message}
-        status = _status(error)
-        return self._respond(
-            request, "error.html", {**values, "next_action": error.next_action}, visit=visit, status=status
-        )
+        values: dict[str, Any] = {"title": "That did not work", "code": code, "message": error.message}
+        hints = [_hint(hint) for hint in error.hints] if isinstance(error, ToolfoldError) else []
+        values |= {"next_action": error.next_action, "hints": hints[:_MAX_HINTS]}
+        return self._respond(request, "error.html", values, visit=visit, status=_status(error))
 
     def _respond(
         self,
@@ -256,6 +257,8 @@ class _Console:
         except HttpError as error:
             return self._error(request, error)
         if not self._entry.token or not compare_digest(given, self._entry.token.encode()):
+            if await self._is_in(request):
+                return _to(request, "/")
             used = HttpError(
                 403,
                 "this address let somebody in already, or was never given out",
@@ -265,6 +268,16 @@ class _Console:
             return self._error(request, used)
         self._entry.token = ""
         return await self._let_in(request, _new_session(), self._entry.key)
+
+    async def _is_in(self, request: "Request") -> bool:
+        """Whether the browser's own session is let in."""
+        session = await self._cookies.read(request)
+        if session is None:
+            return False
+        with suppress(HttpError):
+            await self._guard.check(_own_scope(request, self._guard, session.key))
+            return True
+        return False
 
     # --- what pages load
 
@@ -293,7 +306,7 @@ class _Console:
             activity = await self._gateway.audit_log.activity()
             generations = await self._gateway.catalogue.generations()
             states = await visit.servers() if visit.admin else ()
-            asked = [one.key for one in self._gateway.access.approvals.waiting] if visit.admin else ()
+            asked = [one.key for one in visit.waiting]
             return activity.last(visit.whose), len(generations), [(one.name, one.status) for one in states], asked
         except ToolfoldError as error:
             return error.code
@@ -320,6 +333,11 @@ def _kept(page: _Page) -> "Response":
 
     headers = {**_PRIVATE, "content-disposition": f'attachment; filename="{page.file}"'}
     return HTMLResponse(_render(page.template, base="", **page.values), headers=headers)
+
+
+def _hint(hint: Any) -> str:
+    """A hint in one line: a tool by its id."""
+    return str(hint["tool_id"] if isinstance(hint, dict) and "tool_id" in hint else hint)
 
 
 def _status(error: HttpError | ToolfoldError) -> int:

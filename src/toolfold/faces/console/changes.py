@@ -35,7 +35,7 @@ async def _hide_tool(visit: _Visit, tool_id: str, *, hide: bool) -> None:
     async def work() -> None:
         admin = _Admin(visit.gateway)
         file = admin.file()
-        await asyncio.to_thread(_switch_hide, TomlFile(file), escape(tool_id), admin, hide)
+        await asyncio.to_thread(_switch_hide, admin.toml(file), escape(tool_id), admin, hide)
 
     await _recorded(visit, f"console: {'hide' if hide else 'show'} {tool_id[:200]}", work)
 

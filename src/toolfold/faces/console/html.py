@@ -34,7 +34,15 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.filters.update(
-        amount=_amount, size=_size, clock=_clock, ago=_ago, span=_span, json=_json, iso=_iso, path=_path
+        amount=_amount,
+        size=_size,
+        clock=_clock,
+        ago=_ago,
+        span=_span,
+        json=_json,
+        iso=_iso,
+        path=_path,
+        counted=_counted,
     )
     environment.globals["assets"] = _asset_version()
     return environment
@@ -62,6 +70,14 @@ def _amount(value: float | None) -> str:
         if abs(value) >= unit:
             return f"{value / (1_000 if name == 'k' else unit):,.1f} {name}"
     return f"{round(value):,}"
+
+
+def _counted(count: int, nouns: str) -> str:
+    """`1 tool`, `2 tools`; the first of the words is the plural."""
+    noun, _, rest = nouns.partition(" ")
+    if count == 1:
+        noun = noun[: -2 if noun.endswith("ches") else -1]
+    return " ".join(filter(None, (f"{count:,}", noun, rest)))
 
 
 def _size(value: float | None) -> str:

@@ -10,6 +10,7 @@ from toolfold.errors import NotAuthorized, NotBuilt
 from toolfold.faces.console.browser import _BrowserSession, _Undo
 from toolfold.faces.surface.instructions import _visible_states
 from toolfold.gateway import Gateway
+from toolfold.policy.approvals import Waiting
 from toolfold.policy.view import CatalogueView
 from toolfold.types import Caller, ServerState
 
@@ -66,6 +67,11 @@ class _Visit:
     def whose(self) -> str | None:
         """Whose records are shown: one's own, or everybody's to administrators."""
         return None if self.admin else self.caller.name
+
+    @property
+    def waiting(self) -> Sequence[Waiting]:
+        """The calls that an administrator may answer."""
+        return self.gateway.access.approvals.waiting if self.admin else ()
 
     @property
     def view(self) -> CatalogueView:

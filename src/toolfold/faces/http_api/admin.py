@@ -105,12 +105,12 @@ class _Admin:
             return {"servers": [{key: getattr(state, key) for key in keys} for state in states]}
         new = await _decoded(request, _NewServer, '{"name": "git", "server": {"command": "mcp-server-git"}}')
         file = self.file()
-        spec, notes = await asyncio.to_thread(TomlFile(file).add, new.name, new.server)
+        spec, notes = await asyncio.to_thread(self.toml(file).add, new.name, new.server)
         return {"changed": f"servers.{new.name}", "file": str(file), "shown": spec.shown(), "notes": list(notes)}
 
     async def remove_server(self, caller: Caller, request: "Request") -> _Answer:
         file, name = self.file(), request.path_params["name"]
-        backup = await asyncio.to_thread(TomlFile(file).remove, name)
+        backup = await asyncio.to_thread(self.toml(file).remove, name)
         return {"changed": f"servers.{name}", "file": str(file), "backup": str(backup)}
 
     async def act(self, caller: Caller, request: "Request") -> _Answer:
@@ -125,7 +125,7 @@ class _Admin:
             [state] = [one for one in await self._gateway.servers() if one.name == known]
             return {"changed": "", "server": known, "tools": state.tools, "error": state.error}
         file = self.file()
-        switch = partial(TomlFile(file).switch, known, enabled=action == "enable")
+        switch = partial(self.toml(file).switch, known, enabled=action == "enable")
         return {"changed": f"servers.{known}" if await asyncio.to_thread(switch) else "", "file": str(file)}
 
     # --- policies and callers
@@ -143,7 +143,7 @@ class _Admin:
         table = None
         if request.method == "PUT":
             table = await _decoded(request, dict[str, Any], '{"allow": ["git.*"]}')
-        put = partial(TomlFile(file).put, section, name, table, self.check)
+        put = partial(self.toml(file).put, section, name, table, self.check)
         backup = await asyncio.to_thread(put)
         return {"changed": f"{section}.{name}", "file": str(file), "backup": str(backup)}
 
@@ -171,6 +171,10 @@ class _Admin:
         if bool(wanted.tools) is wanted.all:
             raise InvalidArguments("either name tools or say all", next_action='send {"tools": [...]} or {"all": true}')
         return {"accepted": await trust.accept(None if wanted.all else wanted.tools)}
+
+    def toml(self, file: Path) -> TomlFile:
+        """The file as what the gateway follows: refused where a change of it would wait for an acceptance."""
+        return TomlFile(file, self._gateway.settings)
 
     def file(self) -> Path:
         """The file to change. Raises where there is none, or none that may be written."""

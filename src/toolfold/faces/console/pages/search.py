@@ -1,6 +1,6 @@
 """Search: how tools are ranked for a need and why, what a model would receive, and two needs beside each other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -29,6 +29,8 @@ class _Ranking(Struct, frozen=True):
     received: str = ""
     tokens: int = 0
     problem: str = ""
+    named: frozenset[str] = frozenset()
+    """The tools that a model reads of, be it as the nearest where none fits."""
 
 
 async def _search(visit: _Visit) -> _Page:
@@ -57,7 +59,12 @@ async def _ranking(visit: _Visit, need: str) -> _Ranking:
     text = msgspec.json.format(msgspec.json.encode(received, enc_hook=str), indent=2).decode("utf-8", "replace")
     tokens = count_tokens(msgspec.json.encode(received, enc_hook=str).decode("utf-8", "replace"))
     shown = [(hit, tools.get(hit.tool_id, ""), _shares(hit.why)) for hit in hits]
-    return _Ranking(need, shown, threshold, text, tokens)
+    return _Ranking(need, shown, threshold, text, tokens, named=_named(received))
+
+
+def _named(received: Mapping[str, Any]) -> frozenset[str]:
+    entries = received["error"].get("hints", ()) if "error" in received else received["results"]
+    return frozenset(one["tool_id"] for one in entries if isinstance(one, dict) and "tool_id" in one)
 
 
 async def _received(visit: _Visit, need: str) -> Any:

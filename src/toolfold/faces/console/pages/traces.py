@@ -10,9 +10,11 @@ from urllib.parse import urlencode
 import msgspec
 
 from toolfold.audit.record import Step
+from toolfold.calls.confirm import risk_text
 from toolfold.calls.example_arguments import example_for
 from toolfold.errors import InvalidArguments, NotAuthorized, ToolfoldError
 from toolfold.faces.console.visit import _Page, _paged, _Visit
+from toolfold.types import CallContext, Tool, ToolCall
 
 _SESSIONS = 50
 _STEPS = 200
@@ -24,6 +26,7 @@ _SCRIPT = "toolbox.run_"
 ONLY = ("all", "calls", "failed")
 _EXPORTED = 5_000
 _MAX_ARGUMENTS = 32_000
+_DANGERS = frozenset({"destructive", "unstated"})
 _MAX_ANSWER = 64 * 1024
 
 
@@ -63,7 +66,7 @@ async def _session(visit: _Visit) -> _Page:
     rows, last = await _steps(visit, (caller, session), after, only, q)
     query = {"caller": caller, "session": session}
     values = {
-        "title": f"Session {session or 'without a name'}",
+        "title": _title(session),
         "caller": caller,
         "session": session,
         "only": only,
@@ -76,6 +79,10 @@ async def _session(visit: _Visit) -> _Page:
         "steps": _lines(rows),
     }
     return _Page("session.html", values, 200 if rows or after or last else 404)
+
+
+def _title(session: str) -> str:
+    return f"Session {session}" if session else "Without a session"
 
 
 async def _export(visit: _Visit) -> _Page:
@@ -91,14 +98,15 @@ async def _export(visit: _Visit) -> _Page:
     if not rows:
         return await _session(visit)
     values = {
-        "title": f"Session {session or 'without a name'}",
+        "title": _title(session),
         "caller": caller,
         "session": session,
         "steps": _lines(rows),
         "cut": bool(after),
         "now": time.time(),
     }
-    return _Page("export.html", values, file=f"session-{re.sub(r'[^A-Za-z0-9._-]+', '-', session)[:80]}.html")
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", session)[:80]
+    return _Page("export.html", values, file="-".join(filter(None, ("session", plain))) + ".html")
 
 
 async def _repeat(visit: _Visit) -> _Page:
@@ -110,24 +118,27 @@ async def _repeat(visit: _Visit) -> _Page:
     if step is None:
         raise InvalidArguments("this call is recorded no more", next_action="go back to the session")
     tool = await visit.gateway.tool(step.tool_id, visit.caller)
-    arguments, note = step.arguments, ""
+    arguments, note, example = step.arguments, "", ""
     if arguments is None or visit.gateway.settings.audit.values == "shapes":
         arguments = example_for(msgspec.json.decode(tool.definition.input_schema))
         note = "The log keeps no values (`audit.values`), so these are made up from the tool's schema: fill them in."
+        if "read-only" not in tool.risks:  # nobody means what is made up
+            example, arguments = _written(arguments) if arguments else "", {}
+            note = "The log keeps no values (`audit.values`): write the arguments that you mean."
     elif visit.gateway.settings.audit.values == "masked":
         note = "The log cuts long values and masks what looks like a secret: see whether all of them are right."
-    text = json.dumps(arguments, indent=2, ensure_ascii=False)
     back = urlencode({"caller": caller, "session": session})
-    return _asked(step.tool_id, text, note=note, back=back)
+    return _asked(visit, tool, _written(arguments), note=note, back=back, example=example)
 
 
 async def _repeated(visit: _Visit) -> _Page:
     """Calls the tool once more, as whoever looks at the page, and shows what it answered."""
     tool_id, text = visit.form.get("tool", "")[:500], visit.form.get("arguments", "")[:_MAX_ARGUMENTS]
+    tool = await visit.gateway.tool(tool_id, visit.caller)
     try:
         arguments = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as error:
-        return _asked(tool_id, text, note=f"These are no arguments in JSON: {error}", status=400)
+        return _asked(visit, tool, text, note=f"These are no arguments in JSON: {error}", status=400)
     began = time.perf_counter()
     try:
         # Whoever runs the gateway says yes by pressing the button; for others a policy's question stays open.
@@ -143,12 +154,28 @@ async def _repeated(visit: _Visit) -> _Page:
         "failed": failed,
         "seconds": time.perf_counter() - began,
     }
-    return _asked(tool_id, text, **said)
+    return _asked(visit, tool, text, **said)
 
 
-def _asked(tool_id: str, text: str, *, note: str = "", back: str = "", status: int = 200, **said: Any) -> _Page:
-    values = {"title": f"Repeat {tool_id}", "tool_id": tool_id, "arguments": text, "note": note, "back": back}
-    return _Page("repeat.html", {**values, "answered": False, **said}, status)
+def _asked(
+    visit: _Visit, tool: Tool, text: str, *, note: str = "", back: str = "", status: int = 200, **said: Any
+) -> _Page:
+    values = {
+        "title": f"Repeat {tool.tool_id}",
+        "tool_id": tool.tool_id,
+        "risks": risk_text(tool.risks),
+        "harmless": "read-only" in tool.risks,
+        "dangerous": not _DANGERS.isdisjoint(tool.risks),
+        "asks": visit.gateway.access.requires_confirmation(ToolCall(tool=tool), CallContext(caller=visit.caller)),
+        "arguments": text,
+        "note": note,
+        "back": back,
+    }
+    return _Page("repeat.html", {**values, "answered": False, "example": "", **said}, status)
+
+
+def _written(arguments: Any) -> str:
+    return json.dumps(arguments, indent=2, ensure_ascii=False)
 
 
 async def _steps(
@@ -176,11 +203,12 @@ def _fits(step: Step, only: str, q: str) -> bool:
 
 
 def _lines(rows: Sequence[tuple[int, Step]]) -> list[dict[str, Any]]:
-    """The steps with what they cost, and a bar for each: in a script where it stood within that, else its length beside
-    the longest."""
+    """The steps in the order in which they began, with what they cost, and a bar for each: in a script where it stood
+    within that, else its length beside the longest. A script is recorded when it ends, after its calls."""
     scripts = [step for _, step in rows if step.step == "call" and step.tool_id.startswith(_SCRIPT)]
     slowest = max((step.seconds for _, step in rows), default=0.0)
-    return [_line(step, number, _script_of(step, scripts), slowest) for number, step in rows]
+    lines = [_line(step, number, _script_of(step, scripts), slowest) for number, step in rows]
+    return sorted(lines, key=lambda line: (line["step"].at, line["script"] is not None))
 
 
 def _script_of(step: Step, scripts: Sequence[Step]) -> Step | None:
