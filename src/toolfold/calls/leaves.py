@@ -236,13 +236,15 @@ class Leaves:
 
     async def _meant(self, view: CatalogueView, index: _Index, named: LeafAddress | None, address: str) -> LeafAddress:
         """What an address of ours names, or the URI that one server alone wrote so: `ui://a/b` may be either."""
-        if named is not None and (address.startswith(TOOLFOLD) or index.knows(named.server, named.uri)):
+        if named is None:
+            written = index.servers_of(address)
+        elif address.startswith(TOOLFOLD) or index.knows(named.server, named.uri):
             return named
-        # An address that names a server, be it one that is not there, is no other's, unless that lists it.
-        written = index.servers_of(address) if named is None else index.listed_by(address)
-        if named is not None and written != [named.server]:
+        else:
+            # An address that names a server, be it one that is not there, is no other's, unless that lists it.
+            written = index.listed_by(address)
             exists = named.server in await self._records() and not view.hides(named.server)
-            if exists or not written:
+            if written != [named.server] and (exists or not written):
                 return named
         if len(written) > 1:
             why = f"it may be of {', '.join(written[:5])}; use the address that is listed"

@@ -205,14 +205,19 @@ def _changing(*paths: Path, running: "Settings | None" = None) -> Iterator[None]
     record = _Acceptances(user_home, environ)
     with locked(*paths):
         files = [path for path in paths if path.suffix == ".toml" and not _is_in(path, user_home)]
-        kept = [path for path in files if not path_exists(path) or _allows(record, path) or _is_run(path, running)]
+        kept = [path for path in files if _may_be_written(path, record, running)]
         if running is not None and running.found in set(files).difference(kept):
             raise _unfollowed(running.found)
         yield
         texts = {path: read_text(path) for path in filter(path_exists, kept)}
     # The record may lie in a folder that was locked.
-    for path, text in texts.items() if _TRUST_VARIABLE not in environ else ():
-        with suppress(*() if running else (ConfigError,)):  # then the person is asked
+    if _TRUST_VARIABLE not in environ:
+        _accept_written(record, texts, *(() if running else (ConfigError,)))  # else the person is asked
+
+
+def _accept_written(record: _Acceptances, texts: dict[Path, str], *pardoned: type[Exception]) -> None:
+    for path, text in texts.items():
+        with suppress(*pardoned):
             record.accept_text(path, text)
 
 
@@ -220,6 +225,11 @@ def _allows(record: _Acceptances, path: Path) -> bool:
     with suppress(ConfigError):
         return record.allow(path, read_text(path))
     return False
+
+
+def _may_be_written(path: Path, record: _Acceptances, running: "Settings | None") -> bool:
+    """Whether what is written there is accepted with it: nobody else's text stands there."""
+    return not path_exists(path) or _allows(record, path) or _is_run(path, running)
 
 
 def _is_run(path: Path, running: "Settings | None") -> bool:

@@ -106,38 +106,42 @@ def add_note(result: Raw, note: str, *, drop: str = "") -> Raw:
     """A result that says in its `_meta` what of it is not as it came. Keys that begin with `drop` are left out."""
     try:
         members = msgspec.json.decode(result, type=dict[str, Raw])
-        meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, Raw] | None) or {}
-        inner = {key: _without_keys(members[key], drop) for key in _HOLDERS if key in members} if drop else {}
+        cleaned = _cleaned(members, drop, _HOLDER_LEVELS) if drop else members
+        meta = msgspec.json.decode(cleaned.get("_meta", b"{}"), type=dict[str, Raw] | None) or {}
     except DECODE_ERRORS:
         return result  # no result, or one of another form
-    kept = {key: value for key, value in meta.items() if not (drop and key.startswith(drop))}
-    changed = len(kept) != len(meta) or any(value is not members[key] for key, value in inner.items())
-    if not note and not changed:
-        return result
-    members |= inner
-    if not note and "_meta" not in members:
-        return Raw(encode(members))
-    said = [msgspec.json.decode(kept[NOTE_KEY], type=str)] if NOTE_KEY in kept else []
-    noted = {**kept, NOTE_KEY: "; ".join([*said, note])} if note else kept
-    return Raw(encode({**members, "_meta": noted}))
+    if not note:
+        return result if cleaned is members else Raw(encode(cleaned))
+    said = [msgspec.json.decode(meta[NOTE_KEY], type=str)] if NOTE_KEY in meta else []
+    return Raw(encode({**cleaned, "_meta": {**meta, NOTE_KEY: "; ".join([*said, note])}}))
 
 
-def _without_keys(part: Raw, drop: str, levels: int = _HOLDER_LEVELS) -> Raw:
-    """A block, or what holds blocks, without keys of `_meta` that begin so; the same one where there are none."""
-    first = bytes(memoryview(part)[:1]) if levels else b""
+def _cleaned(members: dict[str, Raw], drop: str, levels: int) -> dict[str, Raw]:
+    """The members of a result or block without keys of `_meta` that begin so; the same object where there are none."""
+    kept = {key: _clean(key, value, drop, levels) for key, value in members.items()}
+    return members if all(map(operator.is_, kept.values(), members.values())) else kept
+
+
+def _clean(key: str, value: Raw, drop: str, levels: int) -> Raw:
+    if key == "_meta" and bytes(memoryview(value)[:1]) == b"{":
+        meta = msgspec.json.decode(value, type=dict[str, Raw])
+        left = {name: held for name, held in meta.items() if not name.startswith(drop)}
+        return value if len(left) == len(meta) else Raw(encode(left))
+    return _without_keys(value, drop, levels) if key in _HOLDERS and levels else value
+
+
+def _without_keys(part: Raw, drop: str, levels: int) -> Raw:
+    """A block, or what holds blocks."""
+    first = bytes(memoryview(part)[:1])
     if first == b"[":
         entries = msgspec.json.decode(part, type=list[Raw])
-        left = [_without_keys(one, drop, levels - 1) for one in entries]
+        left = [_without_keys(one, drop, levels - 1) for one in entries] if levels else entries
         return part if all(map(operator.is_, left, entries)) else Raw(encode(left))
     if first != b"{":
         return part
     members = msgspec.json.decode(part, type=dict[str, Raw])
-    kept = {key: _without_keys(value, drop, levels - 1) if key in _HOLDERS else value for key, value in members.items()}
-    if bytes(members.get("_meta", b""))[:1] == b"{":
-        meta = msgspec.json.decode(members["_meta"], type=dict[str, Raw])
-        if any(key.startswith(drop) for key in meta):
-            kept["_meta"] = Raw(encode({key: value for key, value in meta.items() if not key.startswith(drop)}))
-    return part if all(kept[key] is value for key, value in members.items()) else Raw(encode(kept))
+    cleaned = _cleaned(members, drop, levels - 1)
+    return part if cleaned is members else Raw(encode(cleaned))
 
 
 def _repair(line: bytes) -> _Repaired:
