@@ -114,6 +114,25 @@ def test_skills_of_all_servers_are_listed_and_read(profile: str, era: Era, tmp_p
     whole(leaves, era, scene)
 
 
+def test_where_tools_are_listed_a_model_is_told_of_what_else_there_is(tmp_path: Path) -> None:
+    async def seen(folder: str, docs: Any) -> tuple[set[str], str]:
+        (tmp_path / folder).mkdir()
+        leaves = Leaves(tmp_path / folder, "auto", docs=docs)
+        async with met(leaves, "legacy") as (client, _):
+            await client.list_tools()  # once there is a catalogue
+        async with met(leaves, "legacy") as (client, _):
+            return {tool.name for tool in (await client.list_tools()).tools}, client.instructions or ""
+
+    readers = {"search_tool_by_category", "expand_tool", "call_tool"}
+    names, told = asyncio.run(seen("a", DOCS))
+    assert {"docs_point", *readers} <= names
+    assert "Resources (1), Skills (2): search_tool_by_category finds them" in told
+    names, told = asyncio.run(seen("b", {}))
+    assert "docs_point" in names
+    assert not readers & names
+    assert "search_tool_by_category" not in told
+
+
 def test_a_tool_client_finds_and_reads_skills(tmp_path: Path) -> None:
     async def scene(client: Client, recorder: RecordingClient) -> None:
         root = await operate(client, "list")

@@ -6,17 +6,27 @@ What was chosen for a caller stays while the costs are near each other, so that 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from toolfold.catalogue.kinds import is_tool_id
+from toolfold.catalogue.leaf_nodes import PROMPTS, RESOURCES, SKILLS
 from toolfold.containers import BoundedDict, TaskSet
 from toolfold.errors import NotBuilt, StoreError
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, CallerKind, OnToolsChanged, Surface
-from toolfold.faces.surface.definitions import BY_NAME, RUN_SCRIPT, TOOL_OUTPUT, tool_objects
+from toolfold.faces.surface.definitions import (
+    BY_NAME,
+    CALL_TOOL,
+    EXPAND_TOOL,
+    RUN_SCRIPT,
+    SEARCH_TOOLS,
+    TOOL_OUTPUT,
+    tool_objects,
+)
 from toolfold.faces.surface.direct import DirectSurface, ToolListing
 from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.faces.surface.instructions import count_tokens
@@ -43,7 +53,21 @@ STARTING_INSTRUCTIONS = (
     "search for what a tool must do, then `expand_tool`, then `call_tool`. A result too large to show is stored; "
     "tool_output reads it."
 )
+BESIDES = " Besides the tools, servers offer {}: search_tool_by_category finds them for a need, call_tool reads one."
 SCRIPTS = " Many calls in a row go in one script: run_script."
+
+
+_NAMES = {"resource": RESOURCES, "template": RESOURCES, "prompt": PROMPTS, "skill": SKILLS}
+# What is listed beside the tools themselves where there is something that only the operations find and read.
+_READERS = (SEARCH_TOOLS.name, EXPAND_TOOL.name, CALL_TOOL.name)
+
+
+class _Choice(Struct, frozen=True):
+    """What a caller is shown."""
+
+    folded: bool
+    besides: str = ""
+    """What it may see that is no tool, counted; of a caller whose tools are not folded."""
 
 
 class AutoSurface:
@@ -65,7 +89,13 @@ class AutoSurface:
             return STARTING_INSTRUCTIONS
         surface = await self._choose(caller)
         text = await surface.instructions(caller)
-        return text + SCRIPTS if surface is self._direct and self._discovery.runs_scripts(caller) else text
+        if surface is not self._direct:
+            return text
+        return text + self._more_to_say((await self._folds.get(caller)).besides, caller)
+
+    def _more_to_say(self, besides: str, caller: Caller) -> str:
+        scripts = SCRIPTS if self._discovery.runs_scripts(caller) else ""
+        return (BESIDES.format(besides) if besides else "") + scripts
 
     async def tools(self, caller: Caller, *, listens: bool = False, apps: bool = False) -> tuple[Raw, ...]:
         with suppress(TimeoutError):
@@ -113,15 +143,19 @@ class AutoSurface:
         self, surface: Surface, caller: Caller, *, listens: bool = False, apps: bool = False
     ) -> tuple[Raw, ...]:
         shown = await surface.tools(caller, listens=listens, apps=apps)
-        if surface is self._direct and self._discovery.runs_scripts(caller):
-            return *shown, tool_objects()[RUN_SCRIPT.name]
-        return shown
+        if surface is not self._direct:
+            return shown
+        return *shown, *self._beside_tools((await self._folds.get(caller)).besides, caller)
+
+    def _beside_tools(self, besides: str, caller: Caller) -> Iterator[Raw]:
+        names = (*(_READERS if besides else ()), *((RUN_SCRIPT.name,) if self._discovery.runs_scripts(caller) else ()))
+        return (tool_objects()[name] for name in names)
 
     async def _choose(self, caller: Caller) -> Surface:
         """The surface that this caller sees now."""
         if self._gateway.settings.discovery.strict or not await self._has_catalogue():
             return self._discovery
-        return self._discovery if await self._folds.get(caller) else self._direct
+        return self._discovery if (await self._folds.get(caller)).folded else self._direct
 
     async def _has_catalogue(self) -> bool:
         try:
@@ -130,19 +164,23 @@ class AutoSurface:
         except NotBuilt:
             return False
 
-    async def _decide(self, caller: Caller) -> bool:
-        """Whether this caller's tools are folded."""
+    async def _decide(self, caller: Caller) -> _Choice:
+        """Whether this caller's tools are folded, and what else it may see."""
         kind = caller.kind
         async with self._gateway.view(caller).catalogue.snapshot() as snapshot:
-            few = sum(map(is_tool_id, await snapshot.tool_ids_at((), below=True))) <= _MAX_TOOLS
+            ids = await snapshot.tool_ids_at((), below=True)
+        few = sum(map(is_tool_id, ids)) <= _MAX_TOOLS
+        kinds = Counter(_NAMES[tool_id.partition(":")[0]] for tool_id in ids if not is_tool_id(tool_id))
+        besides = ", ".join(f"{name} ({count:,})" for name, count in sorted(kinds.items()))
         surface = _cost(await self._discovery.tools(caller), await self._discovery.instructions(caller))
         # Not the first time: what a client has seen changes only for something better.
         margin = _MARGIN * (0 if kind not in self._folded else -1 if self._folded[kind] else 1)
         limit = (surface + _FIND_TOKENS * _TOOLS_USED) * (1 + margin)
-        direct = await self._shown(self._direct, caller) if few else ()
-        folded = not few or _cost(direct, await self._direct.instructions(caller)) > limit
+        direct = (*await self._direct.tools(caller), *self._beside_tools(besides, caller)) if few else ()
+        text = await self._direct.instructions(caller) + self._more_to_say(besides, caller)
+        folded = not few or _cost(direct, text) > limit
         self._folded.renew(kind, folded)
-        return folded
+        return _Choice(folded, besides)
 
 
 def _cost(tools: tuple[Raw, ...], instructions: str) -> int:
