@@ -5,7 +5,10 @@ import os
 import pty
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +104,35 @@ class Person:
 
     def stole(self) -> bool:
         return self.canary.exists()
+
+
+class Serving:
+    """A `toolfold serve` in the clone, whose configuration nobody names."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.said: list[str] = []
+
+    def wait_for(self, text: str) -> str:
+        deadline = time.monotonic() + 30
+        while not (found := [line for line in self.said if text in line]):
+            assert time.monotonic() < deadline, f"{text!r} not in {self.said}"
+            time.sleep(0.02)
+        return found[-1]
+
+
+@contextmanager
+def serving(person: Person) -> Iterator[Serving]:
+    command = [sys.executable, "-m", "toolfold", "serve", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, cwd=person.clone, env=person.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        served = Serving(process)
+        listening = threading.Thread(target=lambda: served.said.extend(process.stderr or ()), daemon=True)
+        listening.start()
+        try:
+            yield served
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+            listening.join(5)

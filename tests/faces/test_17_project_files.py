@@ -2,17 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx2
 import pytest
-from project_kit import Person
+from project_kit import Person, serving
 
 pytestmark = pytest.mark.requirement("G-03")
 
@@ -454,38 +448,6 @@ def test_a_file_or_a_record_of_another_user_is_never_trusted_unseen(person: Pers
 # --- while serving
 
 
-class Serving:
-    """A `toolfold serve` in the clone, whose configuration nobody names."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self.process = process
-        self.said: list[str] = []
-
-    def wait_for(self, text: str) -> str:
-        deadline = time.monotonic() + 30
-        while not (found := [line for line in self.said if text in line]):
-            assert time.monotonic() < deadline, f"{text!r} not in {self.said}"
-            time.sleep(0.02)
-        return found[-1]
-
-
-@contextmanager
-def serving(person: Person) -> Iterator[Serving]:
-    command = [sys.executable, "-m", "toolfold", "serve", "--http", "127.0.0.1:0"]
-    with subprocess.Popen(
-        command, cwd=person.clone, env=person.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        served = Serving(process)
-        listening = threading.Thread(target=lambda: served.said.extend(process.stderr or ()), daemon=True)
-        listening.start()
-        try:
-            yield served
-        finally:
-            process.terminate()
-            assert process.wait(30) == 0
-            listening.join(5)
-
-
 def test_what_changes_while_it_serves_counts_once_it_is_accepted(person: Person) -> None:
     file = person.hostile()
     person.run("trust", "--project")
@@ -515,50 +477,6 @@ def test_a_file_that_git_does_not_track_waits_for_acceptance_too_when_it_changes
             assert not person.stole()
             person.run("trust", "--project")
             served.wait_for(f"{change}: started")
-
-
-@pytest.mark.parametrize("is_accepted", [False, True])
-def test_what_the_gateway_writes_itself_is_accepted_where_it_runs_on_what_stood_there(
-    person: Person, is_accepted: bool
-) -> None:
-    file = person.clone / "toolfold.toml"
-    by_hand = (
-        '[callers.root]\nkey = "a-key-of-the-administrator"\npolicy = "operators"\n[policy.operators]\nadmin = true\n'
-    )
-    file.write_text(person.table("theirs") + by_hand)
-    if is_accepted:
-        person.run("trust", "--project")
-    with serving(person) as served:
-        address = served.wait_for("serving on ").split("serving on ")[1].strip().removesuffix("/mcp")
-        served.wait_for("theirs: started")
-        headers = {"authorization": "Bearer a-key-of-the-administrator"}
-        with httpx2.Client(base_url=address, headers=headers, timeout=30) as client:
-            while "theirs.look" not in (unused := client.get("/unused").text):
-                time.sleep(0.05)
-            form = {
-                "tool": "theirs.look",
-                "hide": "yes",
-                "token": unused.split('name="token" value="')[1].split('"')[0],
-            }
-            assert "is hidden" in client.post("/hide", data=form, follow_redirects=True).text
-            served.wait_for("the configuration was read again")
-            assert "Show again theirs.look" in client.get("/unused").text
-            # And from /v1/admin; then somebody writes it by hand.
-            policy = client.put("/v1/admin/policies/shoppers", json={"allow": ["theirs.*"]})
-            assert policy.status_code == 200, policy.text
-            while "shoppers" not in client.get("/v1/admin/policies").text:
-                time.sleep(0.05)
-            file.write_text(changed := file.read_text() + person.table("more"))
-            refused = client.post("/hide", data={**form, "hide": "no"}, follow_redirects=True)
-            assert refused.status_code == 409, refused.text
-            assert "nothing was written" in refused.text
-            assert f"toolfold trust --project {person.clone}" in refused.text
-            assert client.post("/v1/admin/servers/theirs/disable").status_code >= 400
-            assert file.read_text() == changed
-            person.run("trust", "--project")
-            served.wait_for("more: started")
-            assert client.post("/v1/admin/servers/more/disable").status_code == 200
-    assert "enabled = false" in file.read_text()
 
 
 @pytest.mark.parametrize("name", [".mcp.json", "toolfold.toml"])

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from toolfold.policy.access import AccessControl
     from toolfold.policy.approvals import Approvals, Waiting
 
+__all__ = ["MAX_SHOWN_CHARS", "_risk_text", "can_ask", "confirm"]
+
 _ELICIT = "elicitation/create"
 _ANSWER_WITHIN_S = 600.0
 # What a person still reads. The arguments stand there whole up to it; past it, how much is hidden.
@@ -100,14 +102,14 @@ async def _first_answer(asked: Awaitable[Raw], waiting: "Waiting") -> bool:
             client.exception()  # whatever became of a question that nobody waits for any more
 
 
-def risk_text(risks: tuple[str, ...]) -> str:
+def _risk_text(risks: tuple[str, ...]) -> str:
     """What a tool may do, as a person reads it; empty where nothing is known."""
     return "; ".join(_RISK_WORDS.get(risk, risk) for risk in risks)
 
 
 def _confirmation_form(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:
     """A form with one box, in the words of the protocol."""
-    known = risk_text(risks)
+    known = _risk_text(risks)
     what = printable(f"{tool_id} ({known})" if known else tool_id, MAX_SHOWN_CHARS)
     form = {
         "mode": "form",

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -33,9 +33,6 @@ from toolfold.config.validation import KeyPath
 from toolfold.errors import ConfigError, NotAccepted
 from toolfold.text import printable
 from toolfold.types import ServerSpec
-
-if TYPE_CHECKING:
-    from toolfold.config.settings import Settings
 
 __all__ = ["ACCEPTED_FILE", "ProjectFile", "_Acceptances"]
 
@@ -195,19 +192,24 @@ class _Acceptances:
 
 
 @contextmanager
-def _changing(*paths: Path, running: "Settings | None" = None) -> Iterator[None]:
+def _changing(*paths: Path, running: ProjectFile | None = None) -> Iterator[None]:
     """`locked`; and what is written inside to a configuration that is new, or was accepted as it was, is accepted.
 
-    So is what a gateway writes over what it is `running` on. Raises `NotAccepted` where it would not follow.
+    So is what a gateway writes over what it is `running` on (see `Settings.found`). Raises `NotAccepted` where it would
+    not follow.
     """
     environ = os.environ
     user_home = working_folder() / toolfold_home(environ)
     record = _Acceptances(user_home, environ)
     with locked(*paths):
         files = [path for path in paths if path.suffix == ".toml" and not _is_in(path, user_home)]
+<<<<<<< HEAD
         kept = [path for path in files if _may_be_written(path, record, running)]
         if running is not None and running.found in set(files).difference(kept):
             raise _unfollowed(running.found)
+=======
+        kept = [path for path in files if _follows(record, path, running)]
+>>>>>>> fix22
         yield
         texts = {path: read_text(path) for path in filter(path_exists, kept)}
     # The record may lie in a folder that was locked.
@@ -227,6 +229,7 @@ def _allows(record: _Acceptances, path: Path) -> bool:
     return False
 
 
+<<<<<<< HEAD
 def _may_be_written(path: Path, record: _Acceptances, running: "Settings | None") -> bool:
     """Whether what is written there is accepted with it: nobody else's text stands there."""
     return not path_exists(path) or _allows(record, path) or _is_run(path, running)
@@ -244,6 +247,20 @@ def _unfollowed(path: Path) -> NotAccepted:
         f"{path} has changed since the gateway took it over, and nobody accepted that: nothing was written",
         next_action=f"read it, and if you trust it: `{command}`; then do this again",
     )
+=======
+def _follows(record: _Acceptances, path: Path, running: ProjectFile | None) -> bool:
+    """Whether what is written over the file as it is counts."""
+    if not path_exists(path) or _allows(record, path):
+        return True
+    if running is None or running.path != path:
+        return False
+    if running.entry is None or running.entry.fingerprint != _mark(read_text(path)):
+        raise NotAccepted(
+            f"{path} has changed since the gateway took it over, and nobody accepted that: nothing was written",
+            next_action=f"read it, and if you trust it: `{running.command}`; then do this again",
+        )
+    return True
+>>>>>>> fix22
 
 
 def _is_in(path: Path, folder: Path) -> bool:

@@ -103,9 +103,8 @@ def read_settings(
             next_action="Add one with `toolfold add NAME -- COMMAND`, or run `toolfold import` to take over those of "
             "an MCP client.",
         )
-    found = file if path is None and project is not None and file is not None and file.suffix == ".toml" else None
     files = {"home": state, "user_home": user_home, "project": project}
-    accepted = {"withheld": withheld, "unaccepted": unaccepted, "found": found}
+    accepted = {"withheld": withheld, "unaccepted": unaccepted, "found": _as_found(path, file, project, unaccepted)}
     return fields | files | accepted | {"warnings": warnings, "apart": told}
 
 
@@ -182,6 +181,15 @@ def _examined(file: Path, record: _Acceptances, cwd: Path, environ: Mapping[str,
 def _adding(file: Path | None, own: Path) -> Path | None:
     """A project's file that is a client's: it has servers alone, and they come to what the person has."""
     return file if file is not None and file.suffix == ".json" and path_exists(own) else None
+
+
+def _as_found(
+    named: str | os.PathLike[str] | None, file: Path | None, project: Path | None, unaccepted: tuple[ProjectFile, ...]
+) -> ProjectFile | None:
+    """The project's `toolfold.toml` where it counts because it lies there, and nobody named it."""
+    if named is not None or project is None or file is None or file.suffix != ".toml":
+        return None
+    return unaccepted[0] if unaccepted else ProjectFile(path=file)
 
 
 def _project_of(path: Path, user_home: Path) -> Path | None:

@@ -101,8 +101,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     """A client's files in this folder that the person has not accepted: nothing of them is in these settings."""
     unaccepted: "tuple[ProjectFile, ...]" = ()
     """The folder's `toolfold.toml`, where it counts although the person has not accepted it."""
-    found: Path | None = None
-    """The folder's `toolfold.toml`, where it counts because it lies there: a change of it counts once accepted."""
+    found: "ProjectFile | None" = None
+    """The folder's `toolfold.toml`, where it counts because it lies there: a change of it counts once accepted. Without
+    an entry where it was accepted as it was read."""
 
     @property
     def file_warnings(self) -> tuple[str, ...]:

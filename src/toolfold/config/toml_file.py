@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from toolfold.config.acceptance import _changing
+from toolfold.config.acceptance import ProjectFile, _changing
 from toolfold.config.files import (
     PRIVATE_MODE,
     PUBLIC_MODE,
@@ -32,9 +32,6 @@ from toolfold.config.transaction import FileChange, write_all
 from toolfold.config.validation import Checker, KeyPath, closest_match, format_key
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
-
-if TYPE_CHECKING:
-    from toolfold.config.settings import Settings
 
 __all__ = ["TomlFile"]
 
@@ -60,7 +57,7 @@ _START = f"""#:schema ./{SCHEMA_FILE}
 class TomlFile:
     """A `toolfold.toml`, which may not be there yet. `running`: what the gateway that changes it runs on."""
 
-    def __init__(self, path: Path, running: "Settings | None" = None) -> None:
+    def __init__(self, path: Path, running: ProjectFile | None = None) -> None:
         self.path = path
         self._running = running
 

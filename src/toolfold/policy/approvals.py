@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from toolfold.types import Caller, Tool
 
+__all__ = ["Approvals", "Waiting"]
+
 
 class Waiting(Struct, frozen=True):
     """A call that is held until a person has answered."""

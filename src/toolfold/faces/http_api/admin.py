@@ -174,7 +174,7 @@ class _Admin:
 
     def toml(self, file: Path) -> TomlFile:
         """The file as what the gateway follows: refused where a change of it would wait for an acceptance."""
-        return TomlFile(file, self._gateway.settings)
+        return TomlFile(file, self._gateway.settings.found)
 
     def file(self) -> Path:
         """The file to change. Raises where there is none, or none that may be written."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolfold.calls.confirm import risk_text
+from toolfold.calls.confirm import _risk_text
 from toolfold.errors import InvalidArguments, NotAuthorized, NotBuilt, ToolfoldError
 from toolfold.faces.console.changes import _decide, _sign_out
 from toolfold.faces.console.visit import _Page, _paged, _Redirect, _Visit
@@ -19,7 +19,7 @@ async def _access(visit: _Visit) -> _Page:
     values = {
         "title": "Access",
         **_configured(visit),
-        "waiting": [(one, risk_text(one.risks)) for one in visit.waiting],
+        "waiting": [(one, _risk_text(one.risks)) for one in visit.waiting],
         "wanted": seen.name if visit.query("as") and visit.admin else "",
         "seen": visit.gateway.access.resolve(seen),
         "sign_ins": [one for one in signed_in if visit.whose in (None, one.caller)],

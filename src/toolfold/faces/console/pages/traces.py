@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from toolfold.audit.record import Step
-from toolfold.calls.confirm import risk_text
+from toolfold.calls.confirm import _risk_text
 from toolfold.calls.example_arguments import example_for
 from toolfold.errors import InvalidArguments, NotAuthorized, ToolfoldError
 from toolfold.faces.console.visit import _Page, _paged, _Visit
@@ -118,17 +118,23 @@ async def _repeat(visit: _Visit) -> _Page:
     if step is None:
         raise InvalidArguments("this call is recorded no more", next_action="go back to the session")
     tool = await visit.gateway.tool(step.tool_id, visit.caller)
-    arguments, note, example = step.arguments, "", ""
-    if arguments is None or visit.gateway.settings.audit.values == "shapes":
-        arguments = example_for(msgspec.json.decode(tool.definition.input_schema))
-        note = "The log keeps no values (`audit.values`), so these are made up from the tool's schema: fill them in."
-        if "read-only" not in tool.risks:  # nobody means what is made up
-            example, arguments = _written(arguments) if arguments else "", {}
-            note = "The log keeps no values (`audit.values`): write the arguments that you mean."
-    elif visit.gateway.settings.audit.values == "masked":
-        note = "The log cuts long values and masks what looks like a secret: see whether all of them are right."
+    arguments, example, note = _proposed(visit, step, tool)
     back = urlencode({"caller": caller, "session": session})
     return _asked(visit, tool, _written(arguments), note=note, back=back, example=example)
+
+
+def _proposed(visit: _Visit, step: Step, tool: Tool) -> tuple[Any, str, str]:
+    """The arguments to begin with, an example to be read beside them, and what to know of them."""
+    values = visit.gateway.settings.audit.values
+    if step.arguments is not None and values != "shapes":
+        cut = "The log cuts long values and masks what looks like a secret: see whether all of them are right."
+        return step.arguments, "", cut if values == "masked" else ""
+    made = example_for(msgspec.json.decode(tool.definition.input_schema))
+    kept = "The log keeps no values (`audit.values`)"
+    if "read-only" in tool.risks:
+        return made, "", f"{kept}, so these are made up from the tool's schema: fill them in."
+    # Nobody means what is made up.
+    return {}, _written(made) if made else "", f"{kept}: write the arguments that you mean."
 
 
 async def _repeated(visit: _Visit) -> _Page:
@@ -163,7 +169,7 @@ def _asked(
     values = {
         "title": f"Repeat {tool.tool_id}",
         "tool_id": tool.tool_id,
-        "risks": risk_text(tool.risks),
+        "risks": _risk_text(tool.risks),
         "harmless": "read-only" in tool.risks,
         "dangerous": not _DANGERS.isdisjoint(tool.risks),
         "asks": visit.gateway.access.requires_confirmation(ToolCall(tool=tool), CallContext(caller=visit.caller)),
