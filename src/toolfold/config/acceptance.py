@@ -203,23 +203,12 @@ def _changing(*paths: Path, running: ProjectFile | None = None) -> Iterator[None
     record = _Acceptances(user_home, environ)
     with locked(*paths):
         files = [path for path in paths if path.suffix == ".toml" and not _is_in(path, user_home)]
-<<<<<<< HEAD
-        kept = [path for path in files if _may_be_written(path, record, running)]
-        if running is not None and running.found in set(files).difference(kept):
-            raise _unfollowed(running.found)
-=======
         kept = [path for path in files if _follows(record, path, running)]
->>>>>>> fix22
         yield
         texts = {path: read_text(path) for path in filter(path_exists, kept)}
     # The record may lie in a folder that was locked.
-    if _TRUST_VARIABLE not in environ:
-        _accept_written(record, texts, *(() if running else (ConfigError,)))  # else the person is asked
-
-
-def _accept_written(record: _Acceptances, texts: dict[Path, str], *pardoned: type[Exception]) -> None:
-    for path, text in texts.items():
-        with suppress(*pardoned):
+    for path, text in texts.items() if _TRUST_VARIABLE not in environ else ():
+        with suppress(*() if running else (ConfigError,)):  # then the person is asked
             record.accept_text(path, text)
 
 
@@ -229,25 +218,6 @@ def _allows(record: _Acceptances, path: Path) -> bool:
     return False
 
 
-<<<<<<< HEAD
-def _may_be_written(path: Path, record: _Acceptances, running: "Settings | None") -> bool:
-    """Whether what is written there is accepted with it: nobody else's text stands there."""
-    return not path_exists(path) or _allows(record, path) or _is_run(path, running)
-
-
-def _is_run(path: Path, running: "Settings | None") -> bool:
-    """Whether it stands there as a gateway took it, unaccepted."""
-    entries = [file.entry for file in running.unaccepted if file.path == path] if running is not None else ()
-    return any(entry is not None and entry.fingerprint == _mark(read_text(path)) for entry in entries)
-
-
-def _unfollowed(path: Path) -> NotAccepted:
-    command = f"toolfold trust --project {shlex.quote(str(path.parent))}"
-    return NotAccepted(
-        f"{path} has changed since the gateway took it over, and nobody accepted that: nothing was written",
-        next_action=f"read it, and if you trust it: `{command}`; then do this again",
-    )
-=======
 def _follows(record: _Acceptances, path: Path, running: ProjectFile | None) -> bool:
     """Whether what is written over the file as it is counts."""
     if not path_exists(path) or _allows(record, path):
@@ -260,7 +230,6 @@ def _follows(record: _Acceptances, path: Path, running: ProjectFile | None) -> b
             next_action=f"read it, and if you trust it: `{running.command}`; then do this again",
         )
     return True
->>>>>>> fix22
 
 
 def _is_in(path: Path, folder: Path) -> bool:
