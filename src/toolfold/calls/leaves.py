@@ -128,7 +128,10 @@ class Leaves:
         ids = index.ids[kind]
         start = 0
         if cursor is not None:
-            position = decode_cursor(cursor, (kind,), ())
+            try:
+                position = decode_cursor(cursor, (kind,), ())
+            except BadCursor as error:
+                raise BadCursor(error.message, next_action="list again without a cursor") from None
             if position.kind != "tool":
                 raise BadCursor("this is a cursor of another list", next_action="list again without a cursor")
             # By the last one shown: what comes and goes meanwhile moves nothing else.
