@@ -31,7 +31,7 @@ _NUMBERS_LEFT_OUT = "numbers that no JSON reader takes are left out"
 _OUR_KEYS = NOTE_KEY.partition("/")[0] + "/"
 # Where a result holds blocks, each with a `_meta` of its own, and how deep: `messages` have content with a resource.
 _HOLDERS = ("content", "contents", "messages", "resource")
-_HOLDER_LEVELS = 5
+_HOLDER_LEVELS = 6
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 
 # How much of a noisy line is shown.
@@ -107,7 +107,7 @@ def add_note(result: Raw, note: str, *, drop: str = "") -> Raw:
     try:
         members = msgspec.json.decode(result, type=dict[str, Raw])
         meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, Raw] | None) or {}
-        inner = {key: _without_keys(members[key], drop) for key in _HOLDERS if key in members} if drop else {}
+        inner = _held_without(members, drop, _HOLDER_LEVELS)
     except DECODE_ERRORS:
         return result  # no result, or one of another form
     kept = {key: value for key, value in meta.items() if not (drop and key.startswith(drop))}
@@ -122,22 +122,31 @@ def add_note(result: Raw, note: str, *, drop: str = "") -> Raw:
     return Raw(encode({**members, "_meta": noted}))
 
 
-def _without_keys(part: Raw, drop: str, levels: int = _HOLDER_LEVELS) -> Raw:
+def _held_without(members: dict[str, Raw], drop: str, levels: int) -> dict[str, Raw]:
+    return {
+        key: _without_keys(members[key], drop, levels) for key in _HOLDERS if drop and levels > 0 and key in members
+    }
+
+
+def _without_keys(part: Raw, drop: str, levels: int) -> Raw:
     """A block, or what holds blocks, without keys of `_meta` that begin so; the same one where there are none."""
-    first = bytes(memoryview(part)[:1]) if levels else b""
+    first = bytes(memoryview(part)[:1]) if levels > 0 else b""
     if first == b"[":
         entries = msgspec.json.decode(part, type=list[Raw])
         left = [_without_keys(one, drop, levels - 1) for one in entries]
         return part if all(map(operator.is_, left, entries)) else Raw(encode(left))
-    if first != b"{":
-        return part
+    return _block_without(part, drop, levels) if first == b"{" else part
+
+
+def _block_without(part: Raw, drop: str, levels: int) -> Raw:
     members = msgspec.json.decode(part, type=dict[str, Raw])
-    kept = {key: _without_keys(value, drop, levels - 1) if key in _HOLDERS else value for key, value in members.items()}
+    kept = {**members, **_held_without(members, drop, levels - 1)}
     if bytes(members.get("_meta", b""))[:1] == b"{":
         meta = msgspec.json.decode(members["_meta"], type=dict[str, Raw])
-        if any(key.startswith(drop) for key in meta):
-            kept["_meta"] = Raw(encode({key: value for key, value in meta.items() if not key.startswith(drop)}))
-    return part if all(kept[key] is value for key, value in members.items()) else Raw(encode(kept))
+        left = {key: value for key, value in meta.items() if not key.startswith(drop)}
+        if len(left) < len(meta):
+            kept["_meta"] = Raw(encode(left))
+    return part if all(map(operator.is_, kept.values(), members.values())) else Raw(encode(kept))
 
 
 def _repair(line: bytes) -> _Repaired:
