@@ -100,7 +100,8 @@ def check_entry(raw: Raw) -> SkillEntry:
 def _check_frontmatter(frontmatter: Mapping[str, Any]) -> str:
     name, description = frontmatter.get("name"), frontmatter.get("description")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"its name {printable(str(name), _SHOWN)!r} has not up to 64 small letters, digits, hyphens")
+        shown = printable(str(name), _SHOWN)
+        raise ValueError(f"its name {shown!r} is none: up to 64 small letters, digits and single hyphens between them")
     if not isinstance(description, str) or not description.strip():
         raise ValueError(f"{name} has no description")
     return name
@@ -109,7 +110,10 @@ def _check_frontmatter(frontmatter: Mapping[str, Any]) -> str:
 def _check_address(uri: str, name: str) -> None:
     path = uri.partition("://")[2]
     if len(uri) > MAX_URI_CHARS or path.split("/")[-2:] != [name, SKILL_FILE]:
-        raise ValueError(f"its address does not end with {name}/{SKILL_FILE}")
+        folder = printable(path.split("/")[-2] if "/" in path else "", _SHOWN)
+        raise ValueError(
+            f"its address does not end with {name}/{SKILL_FILE}: its folder is {folder!r}, its name {name!r}"
+        )
     check_path(path.removeprefix("/"))  # as in file:///…
 
 

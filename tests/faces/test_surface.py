@@ -129,7 +129,7 @@ async def test_the_instructions_hold_the_five_rules_and_a_true_inventory_in_400_
             start=1,
         ):
             assert f"{number}. {rule}" in text
-        assert "12 tools of 1 servers: refactor (12)" in text
+        assert "12 tools of 1 server: refactor (12)" in text
         assert tokens.count(text) <= 400
 
 

@@ -132,8 +132,8 @@ async def test_a_caller_reads_of_nothing_that_its_policy_hides(tmp_path: Path) -
     policies = (Policy(name="default", allow=("**",)), Policy(name="guests", allow=("shop.buy",)))
     async with shop(tmp_path, policies=policies) as gateway:
         surface = DiscoverySurface(gateway)
-        assert "2 tools of 1 servers: shop (2)" in await surface.instructions(LOCAL)
-        assert "1 tools of 1 servers: shop (1)" in await surface.instructions(guest)
+        assert "2 tools of 1 server: shop (2)" in await surface.instructions(LOCAL)
+        assert "There is 1 tool of 1 server: shop (1)" in await surface.instructions(guest)
         hidden = await text(surface, "expand_tool", {"tool_id": "shop.all_orders"}, guest)
         missing = await text(surface, "expand_tool", {"tool_id": "shop.old_orders"}, guest)
         assert hidden == missing.replace("old_orders", "all_orders")

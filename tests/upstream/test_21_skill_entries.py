@@ -219,7 +219,7 @@ def test_a_hostile_folder_costs_its_own_skill_alone(tmp_path: Path) -> None:
         "pipe": "no plain file",
         "large": "over 16 MiB",
         "crowd": "over 512",
-        "named": "does not end with other/SKILL.md",
+        "named": "its folder is 'named', its name 'other'",
         "bomb": "aliases",
         "slash": "",
         "control": "no plain text",

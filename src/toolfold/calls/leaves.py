@@ -128,7 +128,10 @@ class Leaves:
         ids = index.ids[kind]
         start = 0
         if cursor is not None:
-            position = decode_cursor(cursor, (kind,), ())
+            try:
+                position = decode_cursor(cursor, (kind,), ())
+            except BadCursor as error:
+                raise BadCursor(error.message, next_action="list again without a cursor") from None
             if position.kind != "tool":
                 raise BadCursor("this is a cursor of another list", next_action="list again without a cursor")
             # By the last one shown: what comes and goes meanwhile moves nothing else.
@@ -237,19 +240,15 @@ class Leaves:
     async def _meant(self, view: CatalogueView, index: _Index, named: LeafAddress | None, address: str) -> LeafAddress:
         """What an address of ours names, or the URI that one server alone wrote so: `ui://a/b` may be either."""
         if named is None:
-            written = index.servers_of(address)
-        elif address.startswith(TOOLFOLD) or index.knows(named.server, named.uri):
+            return _written_by(index.servers_of(address), address)
+        if address.startswith(TOOLFOLD) or index.knows(named.server, named.uri):
             return named
-        else:
-            # An address that names a server, be it one that is not there, is no other's, unless that lists it.
-            written = index.listed_by(address)
-            exists = named.server in await self._records() and not view.hides(named.server)
-            if written != [named.server] and (exists or not written):
-                return named
-        if len(written) > 1:
-            why = f"it may be of {', '.join(written[:5])}; use the address that is listed"
-            raise _not_found("resource", address, why)
-        return LeafAddress("".join(written), uri=address)
+        # An address that names a server, be it one that is not there, is no other's, unless that lists it.
+        written = index.listed_by(address)
+        exists = named.server in await self._records() and not view.hides(named.server)
+        if not written or (exists and written != [named.server]):
+            return named
+        return _written_by(written, address)
 
     async def _records(self) -> dict[str, ServerRecord]:
         return {record.name: record for record in await self._catalogue.servers()}
@@ -314,6 +313,14 @@ class Leaves:
                     async with self._catalogue.snapshot() as whole:
                         index.hidden = await _hidden(whole, index)
             return index
+
+
+def _written_by(servers: Sequence[str], address: str) -> LeafAddress:
+    """The URI of the one server that may mean it, or of none. Raises `ToolNotFound` where there are several."""
+    if len(servers) > 1:
+        why = f"it may be of {', '.join(servers[:5])}; use the address that is listed"
+        raise _not_found("resource", address, why)
+    return LeafAddress("".join(servers), uri=address)
 
 
 def _roots_of(uri: str) -> Iterator[str]:

@@ -11,6 +11,8 @@ from toolfold.catalogue.ontology.draft import rank_of
 from toolfold.storage.base import fold_path
 from toolfold.types import Node, Path, Tool
 
+__all__ = ["PROMPTS", "RESOURCES", "SKILLS", "only_tools", "with_leaves"]
+
 RESOURCES, PROMPTS, SKILLS = "Resources", "Prompts", "Skills"
 _ROOTS = {"resource": RESOURCES, "template": RESOURCES, "prompt": PROMPTS, "skill": SKILLS}
 _SUMMARIES = {

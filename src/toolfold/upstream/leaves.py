@@ -102,12 +102,20 @@ class _List:
         self.kind = kind
         self.how = how
         self.found: dict[str, ToolDefinition] = {}
-        self.warnings: list[str] = []
+        self._said: list[str] = []
+        self._unsaid = 0
         self._left = MAX_LIST_BYTES
 
+    @property
+    def warnings(self) -> list[str]:
+        more = f"and {self._unsaid:,} more warnings about this server's {self.how.member}"
+        return [*self._said, more] if self._unsaid else self._said
+
     def warn(self, text: str) -> None:
-        if len(self.warnings) < _MAX_WARNINGS:
-            self.warnings.append(text)
+        if len(self._said) < _MAX_WARNINGS:
+            self._said.append(text)
+        else:
+            self._unsaid += 1
 
     async def read_within(self, request: _Request, seconds: float) -> None:
         """Reads what comes in that time."""

@@ -91,7 +91,10 @@ class SkillFolder:
             content = await run_in_thread(lambda: _read_file(path, MAX_BYTES))
         except (OSError, ValueError) as error:
             action = "Put it back, or take the skill out of the folder."
-            raise ServerUnavailable(f"{path}: {error}", server=self.spec.name, next_action=action) from error
+            why = error.strerror if isinstance(error, OSError) else error  # callers learn no path of this machine
+            raise ServerUnavailable(
+                f"{printable(uri, _SHOWN)}: {why}", server=self.spec.name, next_action=action
+            ) from error
         try:
             return Outcome(raw=call_result(call, method, params, _contents(uri, path, content)))
         except ProtocolViolation:
@@ -120,7 +123,9 @@ class SkillFolder:
                 files.update(own)
                 left -= sum(file.size for file in SkillEntry.of(skill.raw).resources)
         self._files, self._stamps = files, stamps
-        return tuple(skills), warnings[:_MAX_WARNINGS]
+        if (more := len(warnings) - _MAX_WARNINGS) > 0:
+            warnings[_MAX_WARNINGS:] = [f"and {more:,} more warnings about this folder"]
+        return tuple(skills), warnings
 
 
 def _skill_folders(top: Path, warnings: list[str], stamps: _Stamps) -> Iterator[Path]:

@@ -31,7 +31,7 @@ _NUMBERS_LEFT_OUT = "numbers that no JSON reader takes are left out"
 _OUR_KEYS = NOTE_KEY.partition("/")[0] + "/"
 # Where a result holds blocks, each with a `_meta` of its own, and how deep: `messages` have content with a resource.
 _HOLDERS = ("content", "contents", "messages", "resource")
-_HOLDER_LEVELS = 5
+_HOLDER_LEVELS = 6
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 
 # How much of a noisy line is shown.
@@ -106,42 +106,47 @@ def add_note(result: Raw, note: str, *, drop: str = "") -> Raw:
     """A result that says in its `_meta` what of it is not as it came. Keys that begin with `drop` are left out."""
     try:
         members = msgspec.json.decode(result, type=dict[str, Raw])
-        cleaned = _cleaned(members, drop, _HOLDER_LEVELS) if drop else members
-        meta = msgspec.json.decode(cleaned.get("_meta", b"{}"), type=dict[str, Raw] | None) or {}
+        meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, Raw] | None) or {}
+        inner = _held_without(members, drop, _HOLDER_LEVELS)
     except DECODE_ERRORS:
         return result  # no result, or one of another form
-    if not note:
-        return result if cleaned is members else Raw(encode(cleaned))
-    said = [msgspec.json.decode(meta[NOTE_KEY], type=str)] if NOTE_KEY in meta else []
-    return Raw(encode({**cleaned, "_meta": {**meta, NOTE_KEY: "; ".join([*said, note])}}))
+    kept = {key: value for key, value in meta.items() if not (drop and key.startswith(drop))}
+    changed = len(kept) != len(meta) or any(value is not members[key] for key, value in inner.items())
+    if not note and not changed:
+        return result
+    members |= inner
+    if not note and "_meta" not in members:
+        return Raw(encode(members))
+    said = [msgspec.json.decode(kept[NOTE_KEY], type=str)] if NOTE_KEY in kept else []
+    noted = {**kept, NOTE_KEY: "; ".join([*said, note])} if note else kept
+    return Raw(encode({**members, "_meta": noted}))
 
 
-def _cleaned(members: dict[str, Raw], drop: str, levels: int) -> dict[str, Raw]:
-    """The members of a result or block without keys of `_meta` that begin so; the same object where there are none."""
-    kept = {key: _clean(key, value, drop, levels) for key, value in members.items()}
-    return members if all(map(operator.is_, kept.values(), members.values())) else kept
-
-
-def _clean(key: str, value: Raw, drop: str, levels: int) -> Raw:
-    if key == "_meta" and bytes(memoryview(value)[:1]) == b"{":
-        meta = msgspec.json.decode(value, type=dict[str, Raw])
-        left = {name: held for name, held in meta.items() if not name.startswith(drop)}
-        return value if len(left) == len(meta) else Raw(encode(left))
-    return _without_keys(value, drop, levels) if key in _HOLDERS and levels else value
+def _held_without(members: dict[str, Raw], drop: str, levels: int) -> dict[str, Raw]:
+    return {
+        key: _without_keys(members[key], drop, levels) for key in _HOLDERS if drop and levels > 0 and key in members
+    }
 
 
 def _without_keys(part: Raw, drop: str, levels: int) -> Raw:
-    """A block, or what holds blocks."""
-    first = bytes(memoryview(part)[:1])
+    """A block, or what holds blocks, without keys of `_meta` that begin so; the same one where there are none."""
+    first = bytes(memoryview(part)[:1]) if levels > 0 else b""
     if first == b"[":
         entries = msgspec.json.decode(part, type=list[Raw])
-        left = [_without_keys(one, drop, levels - 1) for one in entries] if levels else entries
+        left = [_without_keys(one, drop, levels - 1) for one in entries]
         return part if all(map(operator.is_, left, entries)) else Raw(encode(left))
-    if first != b"{":
-        return part
+    return _block_without(part, drop, levels) if first == b"{" else part
+
+
+def _block_without(part: Raw, drop: str, levels: int) -> Raw:
     members = msgspec.json.decode(part, type=dict[str, Raw])
-    cleaned = _cleaned(members, drop, levels - 1)
-    return part if cleaned is members else Raw(encode(cleaned))
+    kept = {**members, **_held_without(members, drop, levels - 1)}
+    if bytes(members.get("_meta", b""))[:1] == b"{":
+        meta = msgspec.json.decode(members["_meta"], type=dict[str, Raw])
+        left = {key: value for key, value in meta.items() if not key.startswith(drop)}
+        if len(left) < len(meta):
+            kept["_meta"] = Raw(encode(left))
+    return part if all(map(operator.is_, kept.values(), members.values())) else Raw(encode(kept))
 
 
 def _repair(line: bytes) -> _Repaired:

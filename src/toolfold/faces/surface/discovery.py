@@ -53,9 +53,10 @@ class DiscoverySurface:
             pinned = await self._pinned.listing(context.caller, apps=True)
         if pinned.has(name):
             return await pinned.call(self._gateway, name, arguments, context, alone=False)
+        meant = (shown for shown, tool_id in pinned.ids.items() if tool_id == name)
         raise ToolNotFound(
             f"there is no tool {name[:100]!r} here",
-            hints=[*BY_NAME, *pinned.ids],
+            hints=list(dict.fromkeys((*meant, *BY_NAME, *pinned.ids))),
             next_action="use one of the tools in hints; what expand_tool shows is called through call_tool",
         )
 

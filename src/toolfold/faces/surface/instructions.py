@@ -163,7 +163,8 @@ def _fit_budget(
     names = max(len(servers), len(categories))
     while True:
         text = (
-            f"{rules}\nThere are {total:,} tools of {len(servers):,} servers: {_name_list(servers, names, about)}.\n"
+            f"{rules}\nThere {'is' if total == 1 else 'are'} {total:,} tool{'s' * (total != 1)} of {len(servers):,} "
+            f"server{'s' * (len(servers) != 1)}: {_name_list(servers, names, about)}.\n"
             f"Categories at the root: {_name_list(categories, names)}."
         )
         if not names or count_tokens(text) <= MAX_TOKENS:
