@@ -246,7 +246,7 @@ _NOT_READING = ["list", "search_nodes"]
 async def _listed(server: _Server) -> None:
     tools = await server.tools()
     missing = [name for name in _REQUIRED if name not in tools]
-    beside = missing == [*_REQUIRED] or missing == _NOT_READING
+    beside = missing in ([*_REQUIRED], _NOT_READING)
     if beside and any(name not in BY_NAME for name in tools):
         raise _Skipped("the server lists its tools themselves, and takes the operations beside them")
     if missing:
