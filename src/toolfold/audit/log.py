@@ -18,7 +18,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -34,7 +34,9 @@ from toolfold.errors import StoreError, ToolfoldError
 from toolfold.storage.base import AuditRow, Store
 from toolfold.text import replace_surrogates, replace_surrogates_all
 from toolfold.types import Caller, Outcome, Tool
-from toolfold.wire.serving.http_guard import HttpError
+
+if TYPE_CHECKING:
+    from toolfold.wire.serving.http_guard import HttpError
 
 # Sessions of all callers; the oldest is forgotten, and taken up again from the store.
 _MAX_SESSIONS = 10_000
@@ -232,7 +234,7 @@ class AuditLog:
             step = Step(id=self._next_id(), step=ADMIN, at=time.time(), caller=caller.name, query=what[:500], **said)
             self._add(_PendingStep(step))
 
-    def record_refused_key(self, address: str, error: HttpError) -> None:
+    def record_refused_key(self, address: str, error: "HttpError") -> None:
         """Records a request that was not let in. Anybody can send those: of one address and for one reason, one a
         minute, with a count."""
         now, key = time.monotonic(), (address, error.caller, error.message)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
-from toolfold.disclosure.inspector_tool import TOOLBOX
+from toolfold.catalogue.kinds import TOOLBOX
 from toolfold.policy.view import CatalogueView
 
 __all__ = ["Step", "_read_bytes", "decode_step"]

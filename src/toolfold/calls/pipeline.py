@@ -185,7 +185,7 @@ class CallPipeline:
 def _timeout_error(call: ToolCall, limit: float, requested: float | None, limited_by: str) -> ServerTimeout:
     """Whose limit it was decides what would help."""
     if not limited_by:
-        whose, more = "the limit of a task", "call it again for the rest"
+        whose, more = "the limit of a task", "see whether it had its effect before you call it again"
     elif requested is not None and requested <= limit:
         whose, more = "the time that this request allowed", "allow more time (timeout_s)"
     else:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from toolfold.calls.confirm import PrintArguments, confirm
 from toolfold.calls.pipeline import CallEnd, CallObserver, CallPipeline, Check
+from toolfold.catalogue.kinds import TOOLBOX
 from toolfold.disclosure.describer import Describer
-from toolfold.disclosure.inspector_tool import TOOLBOX
 from toolfold.errors import NotAuthorized
 from toolfold.policy.access import AccessControl
 from toolfold.policy.view import CatalogueView

@@ -1,6 +1,9 @@
 """The kind that stands before an id, where the leaf is no tool: `prompt:git.review`. No tool's id has a colon."""
 
-__all__ = ["bare_id", "is_tool_id", "server_of"]
+__all__ = ["TOOLBOX", "bare_id", "is_tool_id", "server_of"]
+
+# What stands where a server does in the ids of the gateway's own programs.
+TOOLBOX = "toolbox"
 
 
 def is_tool_id(tool_id: str) -> bool:

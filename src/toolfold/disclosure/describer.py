@@ -11,11 +11,12 @@ import msgspec
 from msgspec import Raw
 
 from toolfold.answers import Doubts, ExpandedTool, InspectedOutput, ToolDescriptor, ToolHit
+from toolfold.catalogue.kinds import TOOLBOX
 from toolfold.catalogue.suggestions import is_typo
 from toolfold.disclosure.descriptor import describe
 from toolfold.disclosure.fold import summarize_schema_for_llm
 from toolfold.disclosure.inspector import inspect_schema
-from toolfold.disclosure.inspector_tool import INSPECTOR_ID, TOOLBOX, inspector_tool, with_inspector
+from toolfold.disclosure.inspector_tool import INSPECTOR_ID, inspector_tool, with_inspector
 from toolfold.disclosure.leaf import about_leaf
 from toolfold.disclosure.observed import Observer, decode_schema, observed_calls, result_schema
 from toolfold.disclosure.render import render_tool

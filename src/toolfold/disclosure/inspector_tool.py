@@ -14,11 +14,11 @@ from msgspec import Raw
 from msgspec.json import decode, encode
 
 from toolfold.answers import ToolDescriptor
+from toolfold.catalogue.kinds import TOOLBOX
 from toolfold.disclosure.descriptor import describe
 from toolfold.fingerprint import fingerprint
 from toolfold.types import Annotations, Tool, ToolDefinition
 
-TOOLBOX = "toolbox"
 INSPECTOR_ID = f"{TOOLBOX}.inspect_tool_output"
 
 

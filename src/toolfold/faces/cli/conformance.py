@@ -45,7 +45,8 @@ def _conformance(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _run(target: Target, call: tuple[str, Raw] | None, timeout_s: int) -> list[_Report]:
-    connection = await connect(target, options=_OPTIONS)
+    start_s = min(_OPTIONS.start_timeout_s, float(timeout_s))
+    connection = await connect(target, options=msgspec.structs.replace(_OPTIONS, start_timeout_s=start_s))
     try:
         return await _run_cases(connection, call, timeout_s=timeout_s)
     finally:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from toolfold import tokens
+from toolfold.catalogue.kinds import TOOLBOX
 from toolfold.errors import ConfigError, NoMatchInCategory, NotBuilt
 from toolfold.gateway import Gateway
 from toolfold.types import LOCAL, Caller, ServerState
@@ -22,8 +23,6 @@ MAX_PINNED = 5
 # So many servers are shown with their own words, of which the opening tells what they are connected to.
 MAX_ABOUT = 12
 MAX_SAID = 80
-# toolfold's own tools, which no server has.
-TOOLBOX = "toolbox"
 
 RULES = """\
 These operations are an index over tools that are not listed here.
